@@ -1,0 +1,129 @@
+#include "core/thread_pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+namespace adder {
+namespace {
+
+// How often a waiting thread looks before it sleeps: about 20 microseconds, longer than the gap
+// between two operations of one decode step and far shorter than a scheduler tick.
+constexpr int kSpins = 2000;
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+}  // namespace
+
+int available_cpus() {
+  return std::max<int>(1, static_cast<int>(allowed_cpus().size()));
+}
+
+struct ThreadPool::Shared {
+  std::atomic<uint32_t> epoch{0};  // a new value starts a loop
+  std::atomic<int> running{0};     // workers that have not finished the current loop
+  std::atomic<int64_t> next{0};    // first index nobody has taken
+  std::atomic<bool> stop{false};
+  int64_t count = 0, grain = 1;
+  Function function = nullptr;
+  void* context = nullptr;
+  std::vector<std::jthread> workers;
+
+  void take_chunks(int thread) {
+    for (;;) {
+      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+      if (begin >= count) return;
+      function(context, begin, std::min(count, begin + grain), thread);
+    }
+  }
+
+  void work(int thread) {
+    uint32_t seen = 0;
+    for (;;) {
+      uint32_t now = epoch.load(std::memory_order_acquire);
+      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
+        relax();
+        now = epoch.load(std::memory_order_acquire);
+      }
+      if (now == seen) {
+        epoch.wait(seen, std::memory_order_acquire);
+        continue;
+      }
+      seen = now;
+      if (stop.load(std::memory_order_relaxed)) return;
+      take_chunks(thread);
+      if (running.fetch_sub(1, std::memory_order_acq_rel) == 1) running.notify_one();
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
+  const std::vector<int> cpus = allowed_cpus();
+  size_ = threads > 0 ? threads : std::max<int>(1, static_cast<int>(cpus.size()));
+  const bool pin = size_ > 1 && static_cast<size_t>(size_) == cpus.size();
+  for (int i = 1; i < size_; ++i) {
+    shared_->workers.emplace_back([shared = shared_.get(), i] { shared->work(i); });
+    if (pin) {
+      cpu_set_t set;
+      CPU_ZERO(&set);
+      CPU_SET(cpus[static_cast<size_t>(i)], &set);
+      pthread_setaffinity_np(shared_->workers.back().native_handle(), sizeof set, &set);
+    }
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  shared_->stop.store(true, std::memory_order_relaxed);
+  shared_->epoch.fetch_add(1, std::memory_order_release);
+  shared_->epoch.notify_all();
+}
+
+void ThreadPool::run(int64_t count, int64_t grain, Function function, void* context) {
+  if (count <= 0) return;
+  grain = std::max<int64_t>(1, grain);
+  if (size_ == 1 || count <= grain) {
+    for (int64_t begin = 0; begin < count; begin += grain) {
+      function(context, begin, std::min(count, begin + grain), 0);
+    }
+    return;
+  }
+  Shared& s = *shared_;
+  s.count = count;
+  s.grain = grain;
+  s.function = function;
+  s.context = context;
+  s.next.store(0, std::memory_order_relaxed);
+  s.running.store(size_ - 1, std::memory_order_relaxed);
+  s.epoch.fetch_add(1, std::memory_order_release);
+  s.epoch.notify_all();
+  s.take_chunks(0);
+  int left = s.running.load(std::memory_order_acquire);
+  for (int spin = 0; left != 0 && spin < kSpins; ++spin) {
+    relax();
+    left = s.running.load(std::memory_order_acquire);
+  }
+  while (left != 0) {
+    s.running.wait(left, std::memory_order_acquire);
+    left = s.running.load(std::memory_order_acquire);
+  }
+}
+
+}  // namespace adder

@@ -1,0 +1,52 @@
+// The only compute threads of the program.
+//
+// A pool runs one parallel loop at a time: the caller and size() - 1 workers take chunks of the
+// index range from a shared counter. Which thread runs which chunk is left to chance, so an
+// operation must give the same bits for every assignment: a chunk may only write its own outputs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace adder {
+
+class ThreadPool {
+ public:
+  // threads <= 0: one per CPU that this process may use. Workers are pinned one to a CPU when there
+  // is a CPU for each, because some schedulers leave two of them on one core.
+  explicit ThreadPool(int threads = 0);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int size() const { return size_; }
+
+  // Calls body(begin, end, thread) for consecutive chunks of at most `grain` indices that cover
+  // [0, count); `thread` is in [0, size()), for per-thread scratch. Returns when all are done.
+  // Allocates nothing. `body` must not throw and must not call parallel_for of the same pool.
+  template <typename Body>
+  void parallel_for(int64_t count, int64_t grain, Body&& body) {
+    using Plain = std::remove_reference_t<Body>;
+    run(
+        count, grain,
+        [](void* context, int64_t begin, int64_t end, int thread) {
+          (*static_cast<Plain*>(context))(begin, end, thread);
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+ private:
+  using Function = void (*)(void* context, int64_t begin, int64_t end, int thread);
+  void run(int64_t count, int64_t grain, Function function, void* context);
+
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
+  int size_ = 1;
+};
+
+// CPUs this process may run on (affinity mask, not the machine's total).
+int available_cpus();
+
+}  // namespace adder

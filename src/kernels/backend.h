@@ -1,0 +1,63 @@
+// The contract between the model and whatever computes.
+//
+// One pure virtual function per operation and no defaults: a backend that lacks one does not
+// compile. The model passes handles and never reads memory, so a backend may run an operation at
+// once, queue it, or record it. Every operation validates its arguments (kernels/checks.h) and
+// throws Error(kBadInput) with expected against got.
+//
+// All float activations are float32 and need unit stride on their last axis only. For every
+// operation a row's result is independent, to the bit, of the other sequences in the batch, of the
+// number of threads and of the run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "core/buffer.h"
+#include "core/tensor.h"
+#include "kernels/causal_conv1d.h"
+#include "kernels/embedding.h"
+#include "kernels/matmul.h"
+#include "kernels/rms_norm.h"
+#include "kernels/sample.h"
+#include "kernels/selective_scan.h"
+#include "kernels/ssd_scan.h"
+
+namespace adder {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual std::string_view name() const = 0;    // "ref", "cpu"
+  virtual std::string description() const = 0;  // "cpu, AVX2, 2 threads"
+
+  // Zero-filled memory that this backend's operations can use.
+  virtual Buffer allocate(size_t bytes) = 0;
+  // A weight that lies in host memory for as long as the backend is used. A backend that can read
+  // host memory returns a handle to it; others copy it into *owner.
+  virtual Tensor import_weight(const Tensor& host, Buffer* owner) = 0;
+  // Copies between host memory and a contiguous tensor of this backend, after all work before it.
+  virtual void read(const Tensor& tensor, std::span<std::byte> host) = 0;
+  virtual void write(const Tensor& tensor, std::span<const std::byte> host) = 0;
+
+  virtual void embedding(const EmbeddingArgs& args) = 0;
+  virtual void rms_norm(const RmsNormArgs& args) = 0;
+  virtual void gated_rms_norm(const GatedRmsNormArgs& args) = 0;
+  virtual void matmul(const MatmulArgs& args) = 0;
+  virtual void causal_conv1d(const CausalConv1dArgs& args) = 0;
+  virtual void selective_scan(const SelectiveScanArgs& args) = 0;
+  virtual void ssd_scan(const SsdScanArgs& args) = 0;
+  virtual void sample(const SampleArgs& args) = 0;
+
+  // out[i, :] = x[rows[i], :] for f32 matrices.
+  virtual void gather_rows(const Tensor& x, std::span<const int32_t> rows, const Tensor& out) = 0;
+  // state is (slots, ...), contiguous within a slot.
+  virtual void state_zero(const Tensor& state, int32_t slot) = 0;
+  virtual void state_copy(const Tensor& state, int32_t from, int32_t to) = 0;
+};
+
+}  // namespace adder
