@@ -18,11 +18,11 @@ class Buffer {
 
  private:
   struct Free {
-    size_t bytes = 0;
-    Deleter deleter = nullptr;
+    size_t bytes;
+    Deleter deleter;
     void operator()(void* p) const { deleter(p, bytes); }
   };
-  std::unique_ptr<void, Free> data_;
+  std::unique_ptr<void, Free> data_{nullptr, Free{0, nullptr}};
 };
 
 // Zero-filled host memory aligned to 64 bytes. Large blocks come straight from the kernel, so pages

@@ -1,0 +1,256 @@
+#include "model/weights.h"
+
+#include <openssl/evp.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numbers>
+#include <set>
+#include <string_view>
+
+#include "core/error.h"
+
+namespace adder {
+namespace {
+
+using Shape = std::vector<int64_t>;
+
+// Buffers that some checkpoints carry and no model needs.
+bool is_ignored(std::string_view name) {
+  return name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.");
+}
+
+float element(const StoredTensor& t, int64_t index) {
+  const auto load16 = [&] {
+    uint16_t bits;
+    std::memcpy(&bits, t.data + index * 2, sizeof bits);
+    return bits;
+  };
+  switch (t.dtype) {
+    case DType::kF32: {
+      float value;
+      std::memcpy(&value, t.data + index * 4, sizeof value);
+      return value;
+    }
+    case DType::kF16:
+      return f16_to_f32(load16());
+    case DType::kBF16:
+      return bf16_to_f32(load16());
+    default:
+      bad_input("{}: tensor '{}': expected dtype F32, F16 or BF16, got {}", t.file, t.name,
+                dtype_name(t.dtype));
+  }
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "(";
+  for (size_t i = 0; i < shape.size(); ++i) text += fmt::format("{}{}", i ? ", " : "", shape[i]);
+  return text + ")";
+}
+
+// Visits every element's storage index in row-major order of the tensor's shape.
+void for_each_index(const StoredTensor& t, const std::function<void(int64_t, int64_t)>& visit) {
+  const size_t rank = t.shape.size();
+  Shape at(rank, 0);
+  const int64_t n = t.size();
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t index = 0;
+    for (size_t axis = 0; axis < rank; ++axis) index += at[axis] * t.stride[axis];
+    visit(i, index);
+    for (size_t axis = rank; axis-- > 0 && ++at[axis] == t.shape[axis];) at[axis] = 0;
+  }
+}
+
+class Loader {
+ public:
+  Loader(const Checkpoint& checkpoint, Backend& backend, std::vector<Buffer>& owned)
+      : checkpoint_(checkpoint), backend_(backend), owned_(owned) {}
+
+  // A big matrix: the file's own bytes, unless they do not lie row by row.
+  Tensor matrix(const std::string& name, int64_t rows, int64_t cols) {
+    const StoredTensor& t = *take(name, {rows, cols}, true);
+    element(t, 0);  // refuses dtypes that no matmul reads
+    const auto* bytes = t.data;
+    if (!t.is_contiguous()) {
+      owned_.push_back(allocate_host(static_cast<size_t>(t.size()) * dtype_size(t.dtype)));
+      auto* copy = static_cast<std::byte*>(owned_.back().data());
+      const auto width = static_cast<int64_t>(dtype_size(t.dtype));
+      for_each_index(t, [&](int64_t to, int64_t from) {
+        std::memcpy(copy + to * width, t.data + from * width, static_cast<size_t>(width));
+      });
+      bytes = copy;
+    }
+    return import(Tensor(const_cast<std::byte*>(bytes), t.dtype, {rows, cols}));
+  }
+
+  // A small tensor raised to float32. `place(i)` is where row-major element i goes, `map` what it
+  // becomes.
+  Tensor raised(const std::string& name, const Shape& shape, bool required,
+                std::initializer_list<int64_t> as,
+                const std::function<int64_t(int64_t)>& place = nullptr,
+                float (*map)(float) = nullptr) {
+    const StoredTensor* t = take(name, shape, required);
+    if (t == nullptr) return {};
+    owned_.push_back(allocate_host(static_cast<size_t>(t->size()) * sizeof(float)));
+    auto* values = static_cast<float*>(owned_.back().data());
+    for_each_index(*t, [&](int64_t i, int64_t index) {
+      const float value = element(*t, index);
+      const float mapped = map ? map(value) : value;
+      if (!std::isfinite(mapped)) {
+        bad_input("{}: tensor '{}': expected finite values, got {} at element {}", t->file, name,
+                  value, i);
+      }
+      values[place ? place(i) : i] = mapped;
+    });
+    return import(Tensor(values, DType::kF32, as));
+  }
+
+  Tensor vector(const std::string& name, int64_t n, bool required = true) {
+    return raised(name, {n}, required, {n});
+  }
+
+  void refuse_unknown() const {
+    for (const auto& [name, t] : checkpoint_.tensors()) {
+      if (!used_.contains(name) && !is_ignored(name)) {
+        bad_input("{}: unknown tensor '{}'", t.file, name);
+      }
+    }
+  }
+
+ private:
+  const StoredTensor* take(const std::string& name, const Shape& shape, bool required) {
+    const StoredTensor* t = checkpoint_.find(name);
+    if (t == nullptr) {
+      if (required) bad_input("{}: tensor '{}' is missing", checkpoint_.path(), name);
+      return nullptr;
+    }
+    if (t->shape != shape) {
+      bad_input("{}: tensor '{}': expected shape {}, got {}", t->file, name, shape_text(shape),
+                shape_text(t->shape));
+    }
+    used_.insert(name);
+    return t;
+  }
+
+  Tensor import(const Tensor& host) {
+    Buffer owner;
+    const Tensor tensor = backend_.import_weight(host, &owner);
+    if (owner.size() != 0) owned_.push_back(std::move(owner));
+    return tensor;
+  }
+
+  const Checkpoint& checkpoint_;
+  Backend& backend_;
+  std::vector<Buffer>& owned_;
+  std::set<std::string, std::less<>> used_;
+};
+
+// The one place where A_log becomes A: float32 whatever the file's dtype, and scaled so that the
+// scans can use exp2.
+float decay_rate_log2e(float a_log) {
+  return static_cast<float>(-std::exp(static_cast<double>(a_log)) * std::numbers::log2e);
+}
+
+std::function<int64_t(int64_t)> transposed(int64_t rows, int64_t cols) {
+  return [=](int64_t i) { return (i % cols) * rows + i / cols; };
+}
+
+LayerWeights load_layer(Loader& load, const std::function<std::string(std::string_view)>& name,
+                        const ModelConfig& c, const Checkpoint& checkpoint) {
+  LayerWeights w;
+  const int64_t channels = c.conv_channels();
+  w.norm = load.vector(name("norm.weight"), c.d_model);
+  w.in_proj = load.matrix(name("mixer.in_proj.weight"), c.in_proj_rows(), c.d_model);
+  w.in_proj_bias = load.vector(name("mixer.in_proj.bias"), c.in_proj_rows(), false);
+  w.conv_weight = load.raised(name("mixer.conv1d.weight"), {channels, 1, c.d_conv}, true,
+                              {c.d_conv, channels}, transposed(channels, c.d_conv));
+  w.conv_bias = load.vector(name("mixer.conv1d.bias"), channels, false);
+  w.out_proj = load.matrix(name("mixer.out_proj.weight"), c.d_model, c.d_inner);
+  w.out_proj_bias = load.vector(name("mixer.out_proj.bias"), c.d_model, false);
+  if (c.mixer == MixerKind::kMamba1) {
+    w.x_proj = load.matrix(name("mixer.x_proj.weight"), c.dt_rank + 2 * c.d_state, c.d_inner);
+    w.dt_proj = load.matrix(name("mixer.dt_proj.weight"), c.d_inner, c.dt_rank);
+    w.dt_bias = load.vector(name("mixer.dt_proj.bias"), c.d_inner);
+    w.A_log2e =
+        load.raised(name("mixer.A_log"), {c.d_inner, c.d_state}, true, {c.d_state, c.d_inner},
+                    transposed(c.d_inner, c.d_state), decay_rate_log2e);
+    w.D = load.vector(name("mixer.D"), c.d_inner);
+    return w;
+  }
+  w.dt_bias = load.vector(name("mixer.dt_bias"), c.n_heads);
+  w.A_log2e =
+      load.raised(name("mixer.A_log"), {c.n_heads}, true, {c.n_heads}, nullptr, decay_rate_log2e);
+  w.gated_norm = load.vector(name("mixer.norm.weight"), c.d_inner, c.gated_norm);
+  const StoredTensor* d = checkpoint.find(name("mixer.D"));
+  if (d != nullptr && d->shape == Shape{c.d_inner} && c.headdim > 1) {  // D_has_hdim
+    w.D = load.vector(name("mixer.D"), c.d_inner).reshape({c.n_heads, c.headdim});
+  } else {
+    w.D = load.vector(name("mixer.D"), c.n_heads);
+  }
+  return w;
+}
+
+}  // namespace
+
+Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend) {
+  Weights w;
+  const TensorNames names = tensor_names(checkpoint);
+  Loader loader(checkpoint, backend, w.owned_);
+  w.embedding = loader.matrix(names.embedding, config.vocab_rows, config.d_model);
+  const bool stored_head = checkpoint.find(names.lm_head) != nullptr;
+  if (stored_head) w.lm_head = loader.matrix(names.lm_head, config.vocab_rows, config.d_model);
+  if (config.tied_head) w.lm_head = w.embedding;
+  w.norm_f = loader.vector(names.prefix + "norm_f.weight", config.d_model);
+  w.layers.reserve(static_cast<size_t>(config.n_layer));
+  for (int64_t i = 0; i < config.n_layer; ++i) {
+    const auto name = [&](std::string_view suffix) { return names.layer(i, suffix); };
+    w.layers.push_back(load_layer(loader, name, config, checkpoint));
+  }
+  loader.refuse_unknown();
+  return w;
+}
+
+std::string find_non_finite(const Checkpoint& checkpoint) {
+  for (const auto& [name, t] : checkpoint.tensors()) {
+    if (is_ignored(name)) continue;
+    bool finite = true;
+    for_each_index(
+        t, [&](int64_t, int64_t index) { finite = finite && std::isfinite(element(t, index)); });
+    if (!finite) return name;
+  }
+  return "";
+}
+
+std::string fingerprint(const Checkpoint& checkpoint, const ModelConfig& config) {
+  // 64 samples of 64 bytes tell fine-tunes apart: training moves every weight of a tensor it
+  // trains.
+  constexpr size_t kSamples = 64, kSampleBytes = 64;
+  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha(EVP_MD_CTX_new(),
+                                                                    EVP_MD_CTX_free);
+  EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr);
+  const auto add = [&](std::string_view text) {
+    EVP_DigestUpdate(sha.get(), text.data(), text.size());
+  };
+  add(fmt::format("{} {} {} {} {} {} {} {}", config.family, config.norm_eps,
+                  config.bcdt_rms_eps.value_or(-1.0f), config.norm_before_gate, config.dt_min,
+                  config.dt_max, config.d_state, config.vocab_size));
+  for (const auto& [name, t] : checkpoint.tensors()) {
+    add(fmt::format("\n{} {} {} {}", name, dtype_name(t.dtype), shape_text(t.shape),
+                    shape_text(t.stride)));
+    if (!t.is_contiguous()) continue;
+    const size_t bytes = static_cast<size_t>(t.size()) * dtype_size(t.dtype);
+    const size_t step = std::max(kSampleBytes, bytes / kSamples);
+    for (size_t at = 0; at < bytes; at += step) {
+      EVP_DigestUpdate(sha.get(), t.data + at, std::min(kSampleBytes, bytes - at));
+    }
+  }
+  unsigned char digest[EVP_MAX_MD_SIZE];
+  unsigned int length = 0;
+  EVP_DigestFinal_ex(sha.get(), digest, &length);
+  std::string hex;
+  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
+  return hex;
+}
+
+}  // namespace adder
