@@ -1,0 +1,42 @@
+#include "backends/registry.h"
+
+#include <fmt/ranges.h>
+
+#include "backends/ref/ref_backend.h"
+#include "core/error.h"
+#if __has_include("backends/cpu/cpu_backend.h")
+#include "backends/cpu/cpu_backend.h"
+#define ADDER_HAS_CPU_BACKEND 1
+#endif
+
+namespace adder {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<Backend> (*make)(int threads);
+};
+
+// The preferred one first.
+constexpr Entry kBackends[] = {
+#ifdef ADDER_HAS_CPU_BACKEND
+    {"cpu", [](int threads) { return make_cpu_backend(threads); }},
+#endif
+    {"ref", [](int) -> std::unique_ptr<Backend> { return std::make_unique<RefBackend>(); }},
+};
+
+}  // namespace
+
+std::vector<std::string> available_backends() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kBackends) names.emplace_back(entry.name);
+  return names;
+}
+
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads) {
+  for (const Entry& entry : kBackends)
+    if (entry.name == device) return entry.make(threads);
+  bad_input("device: expected one of {}, got '{}'", fmt::join(available_backends(), ", "), device);
+}
+
+}  // namespace adder
