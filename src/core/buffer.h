@@ -10,7 +10,7 @@ class Buffer {
  public:
   using Deleter = void (*)(void* data, size_t bytes);
 
-  Buffer() = default;
+  Buffer() : data_(nullptr, Free{0, nullptr}) {}
   Buffer(void* data, size_t bytes, Deleter deleter) : data_(data, Free{bytes, deleter}) {}
 
   void* data() const { return data_.get(); }
@@ -18,8 +18,8 @@ class Buffer {
 
  private:
   struct Free {
-    size_t bytes = 0;
-    Deleter deleter = nullptr;
+    size_t bytes;
+    Deleter deleter;
     void operator()(void* p) const { deleter(p, bytes); }
   };
   std::unique_ptr<void, Free> data_;
