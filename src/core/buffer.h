@@ -10,7 +10,7 @@ class Buffer {
  public:
   using Deleter = void (*)(void* data, size_t bytes);
 
-  Buffer() = default;
+  Buffer() : data_(nullptr, Free{0, nullptr}) {}
   Buffer(void* data, size_t bytes, Deleter deleter) : data_(data, Free{bytes, deleter}) {}
 
   void* data() const { return data_.get(); }

@@ -1,0 +1,126 @@
+#include "backends/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "backends/cpu/ops.h"
+#include "core/error.h"
+#include "kernels/checks.h"
+
+namespace adder {
+namespace {
+
+class CpuBackend final : public Backend {
+ public:
+  CpuBackend(int threads, Isa isa) : context_(threads, isa) {}
+
+  std::string_view name() const override { return "cpu"; }
+  std::string description() const override {
+    const int threads = context_.pool.size();
+    return fmt::format("cpu, {}, {} thread{}", context_.isa.name, threads, threads == 1 ? "" : "s");
+  }
+
+  Buffer allocate(size_t bytes) override { return allocate_host(bytes); }
+  // Weights stay where they are mapped: no copy, no repacking, shared between processes.
+  Tensor import_weight(const Tensor& host, Buffer*) override { return host; }
+
+  void read(const Tensor& tensor, std::span<std::byte> host) override {
+    check_copy(tensor, host.size());
+    if (!host.empty()) std::memcpy(host.data(), address(tensor), host.size());
+  }
+  void write(const Tensor& tensor, std::span<const std::byte> host) override {
+    check_copy(tensor, host.size());
+    if (!host.empty()) std::memcpy(address(tensor), host.data(), host.size());
+  }
+
+  void embedding(const EmbeddingArgs& args) override {
+    check(args);
+    cpu_embedding(args, context_);
+  }
+  void rms_norm(const RmsNormArgs& args) override {
+    check(args);
+    cpu_rms_norm(args, context_);
+  }
+  void gated_rms_norm(const GatedRmsNormArgs& args) override {
+    check(args);
+    cpu_gated_rms_norm(args, context_);
+  }
+  void matmul(const MatmulArgs& args) override {
+    check(args);
+    cpu_matmul(args, context_);
+  }
+  void causal_conv1d(const CausalConv1dArgs& args) override {
+    check(args);
+    cpu_causal_conv1d(args, context_);
+  }
+  void selective_scan(const SelectiveScanArgs& args) override {
+    check(args);
+    cpu_selective_scan(args, context_);
+  }
+  void ssd_scan(const SsdScanArgs& args) override {
+    check(args);
+    cpu_ssd_scan(args, context_);
+  }
+  void sample(const SampleArgs& args) override {
+    check(args);
+    cpu_sample(args, context_);
+  }
+
+  void gather_rows(const Tensor& x, std::span<const int32_t> rows, const Tensor& out) override {
+    check_gather_rows(x, rows, out);
+    const size_t bytes = static_cast<size_t>(x.dim(1)) * sizeof(float);
+    if (bytes == 0) return;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      std::memcpy(out.ptr<float>() + static_cast<int64_t>(i) * out.stride[0],
+                  x.ptr<const float>() + rows[i] * x.stride[0], bytes);
+    }
+  }
+  void state_zero(const Tensor& state, int32_t slot) override {
+    check_state_slot(state, slot);
+    std::memset(slot_address(state, slot), 0, slot_bytes(state));
+  }
+  void state_copy(const Tensor& state, int32_t from, int32_t to) override {
+    check_state_slot(state, from);
+    check_state_slot(state, to);
+    if (from == to) return;
+    std::memcpy(slot_address(state, to), slot_address(state, from), slot_bytes(state));
+  }
+
+ private:
+  static std::byte* address(const Tensor& t) {
+    return static_cast<std::byte*>(t.data) + t.offset * static_cast<int64_t>(dtype_size(t.dtype));
+  }
+  static std::byte* slot_address(const Tensor& state, int32_t slot) {
+    return address(state) + slot * state.stride[0] * static_cast<int64_t>(dtype_size(state.dtype));
+  }
+  static size_t slot_bytes(const Tensor& state) {
+    return static_cast<size_t>(state.size() / state.dim(0)) * dtype_size(state.dtype);
+  }
+  static void check_copy(const Tensor& tensor, size_t host_bytes) {
+    const size_t bytes = static_cast<size_t>(tensor.size()) * dtype_size(tensor.dtype);
+    ADDER_CHECK(tensor.is_contiguous(), "cpu: expected a contiguous tensor, got {} with strides",
+                tensor.describe());
+    ADDER_CHECK(bytes == host_bytes, "cpu: expected {} bytes of host memory for {}, got {}", bytes,
+                tensor.describe(), host_bytes);
+  }
+
+  CpuContext context_;
+};
+
+}  // namespace
+
+std::vector<std::string> cpu_isas() {
+  std::vector<std::string> names;
+  for (const Isa& isa : runnable_isas()) names.emplace_back(isa.name);
+  return names;
+}
+
+std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa) {
+  const char* forced = std::getenv("ADDER_FORCE_ISA");
+  if (isa.empty() && forced != nullptr) isa = forced;
+  return std::make_unique<CpuBackend>(threads, choose_isa(isa));
+}
+
+}  // namespace adder
