@@ -12,22 +12,9 @@
 
 #include "core/dtype.h"
 #include "io/json_lenient.h"
+#include "io/tensor_file.h"
 
 namespace adder {
-
-// One tensor as stored. `data` points into a mapped file that the Checkpoint keeps alive; it may be
-// unaligned for its dtype only if the file is (readers guarantee natural alignment or copy).
-struct StoredTensor {
-  std::string name;
-  std::string file;  // file name it came from, for messages
-  DType dtype = DType::kF32;
-  std::vector<int64_t> shape;
-  std::vector<int64_t> stride;  // in elements; contiguous row-major for safetensors
-  const std::byte* data = nullptr;
-
-  int64_t size() const;
-  bool is_contiguous() const;
-};
 
 // Spelling of names and config keys, told by file names and tensor names first, config keys second.
 enum class Dialect {
@@ -41,8 +28,12 @@ std::string_view dialect_name(Dialect dialect);
 
 class Checkpoint {
  public:
-  // path: a directory, or a .safetensors, .bin, .pt file whose config lies beside it.
-  // Throws Error naming the file and what is wrong with it.
+  using Tensors = std::map<std::string, StoredTensor, std::less<>>;
+
+  // path: a directory, a .safetensors, .bin or .pt file whose config lies beside it, or the
+  // *.index.json of a sharded checkpoint. What a file is, its first bytes tell, not its name.
+  // Throws Error naming the file and what is wrong with it: kBadInput, kIo, or kUnsupported for
+  // GGUF and for torch files of before PyTorch 1.6.
   static Checkpoint open(const std::string& path);
   // A safetensors image that outlives the checkpoint, e.g. one compiled into the program.
   static Checkpoint from_memory(std::span<const std::byte> safetensors, std::string_view config,
@@ -52,17 +43,20 @@ class Checkpoint {
   const std::string& directory() const { return directory_; }  // empty for from_memory
   const JsonValue& config() const { return config_; }
   Dialect dialect() const { return dialect_; }
-  const std::map<std::string, StoredTensor, std::less<>>& tensors() const { return tensors_; }
+  const Tensors& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null when absent
+  // Bytes of all tensors; data that tied tensors share counts once.
+  uint64_t total_bytes() const;
 
  private:
   Checkpoint() = default;
+  void add(TensorFile file);
 
   std::string path_, directory_;
   JsonValue config_;
   Dialect dialect_ = Dialect::kStateSpaces;
-  std::map<std::string, StoredTensor, std::less<>> tensors_;
-  std::vector<std::shared_ptr<void>> mappings_;  // keeps the data alive
+  Tensors tensors_;
+  std::vector<std::shared_ptr<const void>> owners_;  // keep the data alive
 };
 
 }  // namespace adder

@@ -1,0 +1,212 @@
+#include "io/checkpoint.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "io/mmap_file.h"
+#include "io/printable.h"
+#include "io/safetensors.h"
+#include "io/shard_index.h"
+#include "io/torch_zip.h"
+
+namespace adder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kIndexSuffix = ".index.json";
+// In a directory the first of these that exists is the checkpoint.
+constexpr std::array<std::string_view, 5> kWeightFiles = {
+    "model.safetensors", "model.safetensors.index.json", "consolidated.safetensors",
+    "pytorch_model.bin", "pytorch_model.bin.index.json"};
+
+std::string_view first_text(std::span<const std::byte> bytes) {
+  constexpr size_t kShown = 64;
+  return {reinterpret_cast<const char*>(bytes.data()), std::min(kShown, bytes.size())};
+}
+
+bool file_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path, ignored);
+}
+
+TensorFile open_weights(const std::string& path) {
+  auto mapping = MappedFile::open(path);
+  const auto bytes = mapping->bytes();
+  const std::string_view magic = first_text(bytes);
+  if (magic.starts_with("GGUF")) {
+    fail(ErrorCode::kUnsupported,
+         "{}: a GGUF file, which is not supported yet; expected safetensors or torch.save", path);
+  }
+  if (magic.starts_with("version https://git-lfs")) {
+    bad_input("{}: a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'", path);
+  }
+  // A pickle of before PyTorch 1.6 begins with PROTO (0x80); read_torch_zip says what to do.
+  const bool torch = magic.starts_with("PK") || magic.starts_with("\x80");
+  // A safetensors header of 0x..80 or "PK" bytes looks alike: there the JSON begins at byte 8.
+  const bool safetensors = magic.size() > 8 && magic[8] == '{';
+  TensorFile file =
+      torch && !safetensors ? read_torch_zip(bytes, path) : read_safetensors(bytes, path);
+  file.owners.push_back(std::move(mapping));
+  return file;
+}
+
+std::string find_weights(const fs::path& directory) {
+  for (const std::string_view name : kWeightFiles) {
+    const fs::path candidate = directory / name;
+    if (file_exists(candidate)) return candidate.string();
+  }
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    if (entry.path().extension() == ".gguf") {
+      fail(ErrorCode::kUnsupported, "{}: a GGUF file, which is not supported yet",
+           entry.path().string());
+    }
+  }
+  if (error) fail(ErrorCode::kIo, "{}: cannot list: {}", directory.string(), error.message());
+  bad_input("{}: no weights found; looked for {}", directory.string(),
+            fmt::join(kWeightFiles, ", "));
+}
+
+std::string find_config(const fs::path& directory, const std::string& weights) {
+  std::array<std::string_view, 2> names = {"config.json", "params.json"};
+  // A Codestral directory may hold both forms of the model, each with its own config.
+  if (fs::path(weights).filename().string().starts_with("consolidated")) {
+    std::swap(names[0], names[1]);
+  }
+  for (const std::string_view name : names) {
+    const fs::path candidate = directory / name;
+    if (file_exists(candidate)) return candidate.string();
+  }
+  bad_input("{}: no config found beside it; looked for {} and {} in {}", weights, names[0],
+            names[1], directory.empty() ? "." : directory.string());
+}
+
+Dialect detect_dialect(const Checkpoint::Tensors& tensors, const JsonValue& config) {
+  const auto any_starts_with = [&](std::string_view prefix) {
+    const auto it = tensors.lower_bound(prefix);
+    return it != tensors.end() && it->first.starts_with(prefix);
+  };
+  if (any_starts_with("model.backbone.") || (config.has("dim") && config.has("n_layers"))) {
+    return Dialect::kCodestral;
+  }
+  // Keys decide only where names cannot: the old port has the names of state-spaces, and a file
+  // of Hugging Face carries d_model, n_layer and ssm_cfg as well as its own keys.
+  if (config.has("hidden_size") || tensors.contains("backbone.embeddings.weight")) {
+    return Dialect::kHuggingFace;
+  }
+  const bool old_port = config.has("d_inner") || config.has("d_state") || config.has("dt_rank");
+  if (old_port) return Dialect::kOldPort;
+  if (config.has("ssm_cfg") || tensors.contains("backbone.embedding.weight")) {
+    return Dialect::kStateSpaces;
+  }
+  return config.has("model_type") ? Dialect::kHuggingFace : Dialect::kStateSpaces;
+}
+
+void check_config(const JsonValue& config) {
+  if (!config.is_object()) bad_input("{}: expected a JSON object", config.name());
+}
+
+// The tensors of one shard, of which the index has named some.
+TensorFile open_shard(const std::string& path, const std::vector<std::string>& expected,
+                      const std::string& index) {
+  TensorFile file = open_weights(path);
+  std::set<std::string_view> present;
+  for (const StoredTensor& tensor : file.tensors) present.insert(tensor.name);
+  for (const std::string& name : expected) {
+    if (!present.contains(name)) {
+      bad_input("{}: tensor {}, which {} places here, is missing", path, printable(name), index);
+    }
+  }
+  return file;
+}
+
+}  // namespace
+
+std::string_view dialect_name(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::kStateSpaces:
+      return "state-spaces";
+    case Dialect::kHuggingFace:
+      return "Hugging Face";
+    case Dialect::kOldPort:
+      return "old Hugging Face port";
+    case Dialect::kCodestral:
+      return "Codestral";
+  }
+  return "?";
+}
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) bad_input("{}: no such file or directory", path);
+  if (error) fail(ErrorCode::kIo, "{}: {}", path, error.message());
+
+  Checkpoint out;
+  out.path_ = path;
+  std::string weights = path;
+  fs::path directory = fs::path(path).parent_path();
+  if (fs::is_directory(status)) {
+    directory = path;
+    weights = find_weights(directory);
+  }
+  out.directory_ = directory.empty() ? "." : directory.string();
+
+  if (weights.ends_with(kIndexSuffix)) {
+    for (const auto& [shard, names] : read_shard_index(weights)) {
+      out.add(open_shard((directory / shard).string(), names, weights));
+    }
+  } else {
+    out.add(open_weights(weights));
+  }
+  out.config_ = JsonValue::parse_file(find_config(directory, weights));
+  check_config(out.config_);
+  out.dialect_ = detect_dialect(out.tensors_, out.config_);
+  return out;
+}
+
+Checkpoint Checkpoint::from_memory(std::span<const std::byte> safetensors, std::string_view config,
+                                   std::string name) {
+  Checkpoint out;
+  out.config_ = JsonValue::parse(config, name + " (config)");
+  check_config(out.config_);
+  out.add(read_safetensors(safetensors, name));
+  out.dialect_ = detect_dialect(out.tensors_, out.config_);
+  out.path_ = std::move(name);
+  return out;
+}
+
+void Checkpoint::add(TensorFile file) {
+  for (StoredTensor& tensor : file.tensors) {
+    const auto [it, is_new] = tensors_.try_emplace(tensor.name);
+    if (!is_new) {
+      bad_input("{}: tensor {} was found in {} already", tensor.file, printable(tensor.name),
+                it->second.file);
+    }
+    it->second = std::move(tensor);
+  }
+  for (auto& owner : file.owners) owners_.push_back(std::move(owner));
+}
+
+const StoredTensor* Checkpoint::find(std::string_view name) const {
+  const auto it = tensors_.find(name);
+  return it == tensors_.end() ? nullptr : &it->second;
+}
+
+uint64_t Checkpoint::total_bytes() const {
+  uint64_t total = 0;
+  std::set<const std::byte*> counted;
+  for (const auto& [name, tensor] : tensors_) {
+    if (tensor.size() == 0 || !counted.insert(tensor.data).second) continue;
+    total += static_cast<uint64_t>(tensor.size()) * dtype_size(tensor.dtype);
+  }
+  return total;
+}
+
+}  // namespace adder

@@ -1,0 +1,46 @@
+#include "io/tensor_file.h"
+
+#include <cstring>
+
+#include "core/buffer.h"
+
+namespace adder {
+
+int64_t StoredTensor::size() const {
+  int64_t count = 1;
+  for (const int64_t dim : shape) count *= dim;
+  return count;
+}
+
+bool StoredTensor::is_contiguous() const {
+  if (size() == 0) return true;
+  int64_t expected = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    if (shape[axis] != 1 && stride[axis] != expected) return false;
+    expected *= shape[axis];
+  }
+  return true;
+}
+
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
+  std::vector<int64_t> stride(shape.size());
+  int64_t step = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    stride[axis] = step;
+    step *= shape[axis];
+  }
+  return stride;
+}
+
+const std::byte* aligned_data(std::span<const std::byte> bytes, size_t alignment,
+                              std::vector<std::shared_ptr<const void>>& owners) {
+  const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0;
+  if (aligned || bytes.empty()) return bytes.data();
+  auto copy = std::make_shared<Buffer>(allocate_host(bytes.size()));
+  std::memcpy(copy->data(), bytes.data(), bytes.size());
+  const auto* data = static_cast<const std::byte*>(copy->data());
+  owners.push_back(std::move(copy));
+  return data;
+}
+
+}  // namespace adder

@@ -1,0 +1,43 @@
+// What every reader of a tensor container hands back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/dtype.h"
+
+namespace adder {
+
+// One tensor as stored. `data` is aligned for its dtype and points into a mapped file, a given
+// image or a copy, which the TensorFile or the Checkpoint keeps alive. Element (i, j, ...) lies at
+// i * stride[0] + j * stride[1] + ...; readers have checked that every element is inside.
+struct StoredTensor {
+  std::string name;
+  std::string file;  // file name it came from, for messages
+  DType dtype = DType::kF32;
+  std::vector<int64_t> shape;
+  std::vector<int64_t> stride;  // in elements; contiguous row-major for safetensors
+  const std::byte* data = nullptr;
+
+  int64_t size() const;  // elements; 1 for a scalar
+  bool is_contiguous() const;
+};
+
+struct TensorFile {
+  std::vector<StoredTensor> tensors;
+  std::vector<std::shared_ptr<const void>> owners;  // keep the data alive
+};
+
+// Row-major strides of a shape.
+std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
+
+// `bytes` itself when it is aligned to `alignment`, else an aligned copy that is added to `owners`.
+// No container guarantees alignment, and reading a float through an odd pointer is undefined.
+const std::byte* aligned_data(std::span<const std::byte> bytes, size_t alignment,
+                              std::vector<std::shared_ptr<const void>>& owners);
+
+}  // namespace adder
