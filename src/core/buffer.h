@@ -22,7 +22,7 @@ class Buffer {
     Deleter deleter;
     void operator()(void* p) const { deleter(p, bytes); }
   };
-  std::unique_ptr<void, Free> data_{nullptr, Free{0, nullptr}};
+  std::unique_ptr<void, Free> data_;
 };
 
 // Zero-filled host memory aligned to 64 bytes. Large blocks come straight from the kernel, so pages

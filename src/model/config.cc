@@ -320,6 +320,8 @@ class ConfigReader {
 }  // namespace
 
 string TensorNames::layer(int64_t i, string_view suffix) const {
+  constexpr string_view kMixer = "mixer.";
+  if (!has_mixer_level && suffix.starts_with(kMixer)) suffix.remove_prefix(kMixer.size());
   return fmt::format("{}layers.{}.{}", prefix, i, suffix);
 }
 
@@ -331,6 +333,9 @@ TensorNames tensor_names(const Checkpoint& checkpoint) {
         return {fmt::format("{}backbone.", root), name, fmt::format("{}lm_head.weight", root)};
       }
     }
+  }
+  if (checkpoint.find("model.embedding.weight") != nullptr) {
+    return {"model.", "model.embedding.weight", "lm_head.weight", false};
   }
   bad_input(
       "{}: expected a tensor 'backbone.embedding.weight' or 'backbone.embeddings.weight', got "

@@ -61,6 +61,8 @@ class LanguageModel {
 
   // Logits (rows, vocab_rows) f32 of some rows of `hidden`, valid until the next call.
   Tensor logits(const Tensor& hidden, std::span<const int32_t> rows, Workspace& workspace) const;
+  // Where logits() puts its first n rows, for callers that bring logits of their own.
+  Tensor logits_rows(int64_t n, Workspace& workspace) const { return workspace.logits.rows(n); }
 
  private:
   void mamba1_mixer(const LayerWeights& w, const PackedBatch& batch, const Tensor& conv_state,

@@ -1,0 +1,163 @@
+#include "cli_common.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "core/error.h"
+
+namespace adder::cli {
+
+void add_engine_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("--device", options.device, "Where to compute")
+      ->check(CLI::IsMember(available_devices()))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "Compute threads; 0: one per CPU available")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  command
+      .add_option("--block", options.block, "Tokens of the prompt processed at once; bounds memory")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+}
+
+void add_sampling_options(CLI::App& command, SamplingOptions& s) {
+  command
+      .add_option("--temp", s.temperature, "Temperature; 0 always takes the most probable token")
+      ->capture_default_str();
+  command.add_option("--top-k", s.top_k, "Keep the K most probable tokens; 0: all")
+      ->capture_default_str();
+  command.add_option("--top-p", s.top_p, "Keep the most probable tokens that sum to P")
+      ->capture_default_str();
+  command.add_option("--min-p", s.min_p, "Drop tokens less than P times as probable as the first")
+      ->capture_default_str();
+  command.add_option("--repeat-penalty", s.repeat_penalty, "Penalty on recent tokens; 1: none")
+      ->capture_default_str();
+  command.add_option("--repeat-last-n", s.repeat_last_n, "How many tokens count as recent")
+      ->capture_default_str();
+  command.add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
+}
+
+std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows) {
+  EngineOptions engine;
+  engine.device = options.device;
+  engine.threads = options.threads;
+  engine.block = options.block;
+  engine.logit_rows = logit_rows;
+  return Engine::load(options.model, engine);
+}
+
+std::vector<int32_t> parse_ids(const std::string& text) {
+  std::vector<int32_t> ids;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string_view entry = std::string_view(text).substr(begin, end - begin);
+    while (entry.starts_with(' ')) entry.remove_prefix(1);
+    while (entry.ends_with(' ') || entry.ends_with('\n')) entry.remove_suffix(1);
+    int32_t id = 0;
+    const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), id);
+    if (error != std::errc() || stop != entry.data() + entry.size()) {
+      bad_input("--tokens: expected ids separated by commas, got '{}'", entry);
+    }
+    ids.push_back(id);
+    begin = end + 1;
+  }
+  return ids;
+}
+
+bool stdin_is_terminal() {
+  return ::isatty(STDIN_FILENO) == 1;
+}
+bool stdout_is_terminal() {
+  return ::isatty(STDOUT_FILENO) == 1;
+}
+
+namespace {
+
+std::string read_all(int fd, std::string_view name) {
+  std::string text;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, sizeof buffer);
+    if (n == 0) return text;
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail(ErrorCode::kIo, "{}: cannot read: {}", name, std::strerror(errno));
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+std::atomic<bool> interrupted{false};
+
+}  // namespace
+
+std::string read_stdin() {
+  return read_all(STDIN_FILENO, "standard input");
+}
+
+std::string read_file(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) fail(ErrorCode::kIo, "{}: cannot open: {}", path, std::strerror(errno));
+  try {
+    std::string text = read_all(fd, path);
+    ::close(fd);
+    return text;
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+}
+
+const std::atomic<bool>& watch_interrupt() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted.store(true); };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one takes the default action
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  return interrupted;
+}
+
+uint64_t peak_rss_bytes() {
+  struct rusage usage = {};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+double seconds() {
+  using clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+}
+
+Progress::Progress(std::string label, int64_t total)
+    : label_(std::move(label)), total_(total), started_(seconds()) {}
+
+Progress::~Progress() {
+  clear();
+}
+
+void Progress::update(int64_t done) {
+  const double now = seconds();
+  if (now - started_ < 1.0 || now - drawn_ < 0.1 || ::isatty(STDERR_FILENO) != 1) return;
+  drawn_ = now;
+  visible_ = true;
+  const double rate = static_cast<double>(done) / (now - started_);
+  fmt::print(
+      stderr, "\r\033[K{}: {} of {} tokens, {:.0f} %, {:.0f} per second", label_, done, total_,
+      total_ > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total_) : 100.0, rate);
+  std::fflush(stderr);
+}
+
+void Progress::clear() {
+  if (visible_) fmt::print(stderr, "\r\033[K");
+  visible_ = false;
+}
+
+}  // namespace adder::cli

@@ -1,0 +1,62 @@
+// What the subcommands share: model options, reading prompts and ids, Ctrl-C, progress.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/generator.h"
+
+namespace adder::cli {
+
+struct ModelOptions {
+  std::string model;  // path or pulled repository; empty: the demo model
+  std::string device = "cpu";
+  int threads = 0;
+  int64_t block = 256;
+};
+
+// --device, --threads, --block; the MODEL argument is the command's own.
+void add_engine_options(CLI::App& command, ModelOptions& options);
+void add_sampling_options(CLI::App& command, SamplingOptions& options);
+
+std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows = 1);
+
+// "1,2,3". Throws Error(kBadInput) naming the entry that is not an id.
+std::vector<int32_t> parse_ids(const std::string& text);
+
+bool stdin_is_terminal();
+bool stdout_is_terminal();
+std::string read_stdin();
+std::string read_file(const std::string& path);
+
+// Set by Ctrl-C from here on; a second Ctrl-C ends the program.
+const std::atomic<bool>& watch_interrupt();
+
+uint64_t peak_rss_bytes();
+double seconds();
+
+// One line on stderr that is redrawn at most ten times a second and only appears after a second,
+// and only on a terminal. Cleared when it goes away.
+class Progress {
+ public:
+  Progress(std::string label, int64_t total);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void update(int64_t done);
+  void clear();
+
+ private:
+  std::string label_;
+  int64_t total_;
+  double started_, drawn_ = 0;
+  bool visible_ = false;
+};
+
+}  // namespace adder::cli

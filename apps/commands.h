@@ -1,0 +1,19 @@
+// The subcommands of `adder`. Each function registers one with its options and its callback; an
+// Error thrown by a callback becomes one line on stderr and exit status 1 (main.cc).
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace adder {
+
+void add_run(CLI::App& app);
+void add_chat(CLI::App& app);
+void add_score(CLI::App& app);
+void add_logits(CLI::App& app);
+void add_tokenize(CLI::App& app);
+void add_inspect(CLI::App& app);
+void add_pull(CLI::App& app);
+
+}  // namespace adder

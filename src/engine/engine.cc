@@ -1,0 +1,117 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "backends/registry.h"
+#include "core/error.h"
+#include "engine/model_source.h"
+
+namespace adder {
+std::vector<std::string> available_devices() {
+  return available_backends();
+}
+
+std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptions& options) {
+  auto checkpoint = std::make_shared<Checkpoint>(open_model(model));
+  auto tokenizer = find_tokenizer(*checkpoint);
+  return std::make_unique<Engine>(std::move(checkpoint), std::move(tokenizer), options);
+}
+
+Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tokenizer> tokenizer,
+               const EngineOptions& options)
+    : backend_(make_backend(options.device, options.threads)),
+      tokenizer_(std::move(tokenizer)),
+      model_(std::make_unique<LanguageModel>(std::move(checkpoint), *backend_)),
+      block_(options.block) {
+  ADDER_CHECK(block_ >= 1 && block_ <= 65536, "block: expected 1 to 65536 tokens, got {}", block_);
+  ADDER_CHECK(options.slots >= 1, "slots: expected at least 1, got {}", options.slots);
+  states_ = std::make_unique<StatePool>(config(), *backend_, options.slots);
+  // A whole block always fits beside one token of every other sequence.
+  workspace_ = std::make_unique<Workspace>(config(), *backend_, block_ + options.slots - 1,
+                                           std::max<int64_t>(options.logit_rows, options.slots));
+  const auto step_tokens = static_cast<size_t>(max_step_tokens());
+  step_tokens_.reserve(step_tokens);
+  step_starts_.reserve(static_cast<size_t>(options.slots) + 1);
+  step_slots_.reserve(static_cast<size_t>(options.slots));
+
+  vocab_limit_ = config().vocab_size;
+  if (tokenizer_) {
+    if (tokenizer_->size() > config().vocab_rows) {
+      bad_input(
+          "{}: the tokenizer has {} ids, but the embedding has {} rows: they do not belong "
+          "together",
+          model_->checkpoint().path(), tokenizer_->size(), config().vocab_rows);
+    }
+    vocab_limit_ = std::min<int64_t>(vocab_limit_, tokenizer_->size());
+  }
+  eos_ids_ = config().eos_ids;
+  if (tokenizer_ && tokenizer_->eos_id() && eos_ids_.empty())
+    eos_ids_.push_back(*tokenizer_->eos_id());
+}
+
+const Tokenizer& Engine::tokenizer() const {
+  if (!tokenizer_) {
+    bad_input(
+        "{}: expected a tokenizer.json or tokenizer.model beside the weights, got none; give ids "
+        "with --tokens",
+        model_->checkpoint().path());
+  }
+  return *tokenizer_;
+}
+
+bool Engine::is_eos(int32_t id) const {
+  return std::find(eos_ids_.begin(), eos_ids_.end(), id) != eos_ids_.end();
+}
+
+const std::string& Engine::fingerprint() {
+  if (fingerprint_.empty()) fingerprint_ = adder::fingerprint(checkpoint(), config());
+  return fingerprint_;
+}
+
+void Engine::check_tokens(std::span<const int32_t> tokens) const {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= config().vocab_rows) {
+      bad_input("tokens: expected ids from 0 to {}, got {} at position {}", config().vocab_rows - 1,
+                tokens[i], i);
+    }
+  }
+}
+
+Tensor Engine::step(std::span<const Piece> pieces) {
+  step_tokens_.clear();
+  step_starts_.assign(1, 0);
+  step_slots_.clear();
+  for (const Piece& piece : pieces) {
+    ADDER_CHECK(!piece.tokens.empty(), "step: expected at least 1 token per piece, got 0");
+    states_->make_unique(*piece.state);
+    step_tokens_.insert(step_tokens_.end(), piece.tokens.begin(), piece.tokens.end());
+    step_starts_.push_back(static_cast<int32_t>(step_tokens_.size()));
+    step_slots_.push_back(piece.state->slot());
+  }
+  return model_->forward(step_tokens_, {step_starts_, step_slots_}, *states_, *workspace_);
+}
+
+Tensor Engine::logits(const Tensor& hidden, std::span<const int32_t> rows) {
+  return model_->logits(hidden, rows, *workspace_);
+}
+
+Tensor Engine::import_logits(std::span<const float> saved) {
+  const Tensor row = model_->logits_rows(1, *workspace_);
+  ADDER_CHECK(static_cast<int64_t>(saved.size()) == row.size(),
+              "logits: expected {} values, got {}", row.size(), saved.size());
+  backend_->write(row, std::as_bytes(saved));
+  return row;
+}
+
+void Engine::explain_non_finite() const {
+  const std::string tensor = find_non_finite(checkpoint());
+  if (!tensor.empty()) {
+    bad_input("{}: tensor '{}': expected finite values, got NaN or Inf", checkpoint().path(),
+              tensor);
+  }
+  fail(ErrorCode::kInternal,
+       "{}: the model's output is not finite although its weights are; the values overflow float32",
+       checkpoint().path());
+}
+
+}  // namespace adder

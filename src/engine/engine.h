@@ -1,0 +1,89 @@
+// A loaded model on a backend, and the packed step that everything above is built from.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "model/language_model.h"
+#include "text/tokenizer.h"
+
+namespace adder {
+
+struct EngineOptions {
+  std::string device = "cpu";
+  int threads = 0;  // 0: one per CPU that this process may use
+  // Prompts are fed in blocks of this many tokens, which bounds memory whatever the prompt's
+  // length. Multiples of kSsdChunkAlign give the same bits for every block size.
+  int64_t block = 256;
+  int32_t slots = 1;       // sequences that can be in flight together
+  int64_t logit_rows = 1;  // rows of logits asked for at once; at least one per slot is kept
+};
+
+// One sequence's part of a step.
+struct Piece {
+  StateHandle* state;               // made unique before it is written
+  std::span<const int32_t> tokens;  // at least 1, at most block
+};
+
+// What EngineOptions::device may be in this build, the preferred one first.
+std::vector<std::string> available_devices();
+
+class Engine {
+ public:
+  // model: as for open_model(). Finds the tokenizer beside it.
+  // Throws Error naming the file and the field.
+  static std::unique_ptr<Engine> load(const std::string& model, const EngineOptions& options);
+  Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tokenizer> tokenizer,
+         const EngineOptions& options);
+
+  const ModelConfig& config() const { return model_->config(); }
+  const Checkpoint& checkpoint() const { return model_->checkpoint(); }
+  Backend& backend() { return *backend_; }
+  const Backend& backend() const { return *backend_; }
+  StatePool& states() { return *states_; }
+  // Throws Error(kBadInput) when the model came without one.
+  const Tokenizer& tokenizer() const;
+  bool has_tokenizer() const { return tokenizer_ != nullptr; }
+  int64_t block() const { return block_; }
+  int64_t max_step_tokens() const { return workspace_->max_tokens(); }
+  int64_t max_logit_rows() const { return workspace_->max_logit_rows(); }
+
+  // Ids from here on are padding of the vocabulary and are never produced.
+  int64_t vocab_limit() const { return vocab_limit_; }
+  bool is_eos(int32_t id) const;
+  // The model's identity, for state files; computed on first use.
+  const std::string& fingerprint();
+
+  // Ids that the model can take; throws Error(kBadInput) naming the first that it cannot.
+  void check_tokens(std::span<const int32_t> tokens) const;
+
+  // Advances all pieces by one packed step of at most max_step_tokens() tokens and returns the
+  // hidden state of every token, (tokens, d_model), pieces in order. Valid until the next step.
+  // Allocates nothing once the largest step has been seen.
+  Tensor step(std::span<const Piece> pieces);
+  // Logits (rows, vocab_rows) of rows of the last step's result. Valid until the next call.
+  Tensor logits(const Tensor& hidden, std::span<const int32_t> rows);
+  // Saved logits of one position, (vocab_rows) values, as the backend's (1, vocab_rows).
+  Tensor import_logits(std::span<const float> saved);
+
+  // Rethrows a failed operation; when the cause is a NaN or Inf weight, names the tensor.
+  [[noreturn]] void explain_non_finite() const;
+
+ private:
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<LanguageModel> model_;
+  std::unique_ptr<StatePool> states_;
+  std::unique_ptr<Workspace> workspace_;
+  std::string fingerprint_;
+  int64_t block_;
+  int64_t vocab_limit_ = 0;
+  std::vector<int32_t> eos_ids_;
+  std::vector<int32_t> step_tokens_, step_starts_, step_slots_;  // scratch of step()
+};
+
+}  // namespace adder
