@@ -19,6 +19,11 @@ struct EncodeOptions {
   bool add_bos = false;
 };
 
+struct TextPart {
+  std::string_view text;
+  bool parse_special = false;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -29,6 +34,10 @@ class Tokenizer {
   virtual std::vector<int32_t> encode(std::string_view text,
                                       const EncodeOptions& options) const = 0;
   std::vector<int32_t> encode(std::string_view text) const { return encode(text, {}); }
+  // Ids of parts that stand one after another, e.g. a chat: the spelling of a control token counts
+  // only where it lies in parts that ask for it. Otherwise the parts are one text.
+  // The default encodes each part by itself.
+  virtual std::vector<int32_t> encode_parts(std::span<const TextPart> parts, bool add_bos) const;
 
   // Text of the ids. Control tokens are left out when skip_special is set.
   // Throws Error(kBadInput) for an id outside [0, size()).
@@ -39,6 +48,9 @@ class Tokenizer {
   virtual bool is_special(int32_t id) const = 0;
   // True when decode() drops a blank in front of the first token (SentencePiece's dummy prefix).
   virtual bool strips_leading_space() const { return false; }
+  // True when encode() lets text that follows a control token begin with a blank of its own, as it
+  // does at the start (SentencePiece's dummy prefix again). Templates then leave that blank out.
+  virtual bool adds_blank_after_special() const { return false; }
 
   virtual int32_t size() const = 0;  // ids are 0 .. size() - 1
   virtual std::optional<int32_t> token_to_id(std::string_view token) const = 0;
@@ -46,9 +58,17 @@ class Tokenizer {
 
   std::optional<int32_t> bos_id() const { return bos_id_; }
   std::optional<int32_t> eos_id() const { return eos_id_; }
+  // Whether the tokenizer's files ask for bos_id() in front of a text; what add_bos obeys.
+  bool wants_bos() const { return wants_bos_ && bos_id_.has_value(); }
+
+  // What tokenizer_config.json says overrides what the tokenizer itself knows.
+  void set_bos(std::optional<int32_t> id) { bos_id_ = id; }
+  void set_eos(std::optional<int32_t> id) { eos_id_ = id; }
+  void set_wants_bos(bool wanted) { wants_bos_ = wanted; }
 
  protected:
   std::optional<int32_t> bos_id_, eos_id_;
+  bool wants_bos_ = false;
 };
 
 // Looks in `directory` for tokenizer.json, then tokenizer.model, tokenizer.model.v3 and the like
@@ -68,7 +88,10 @@ std::unique_ptr<Tokenizer> make_byte_tokenizer();
 // No allocation per token once the buffers have grown to the longest token.
 class StreamDecoder {
  public:
-  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+  // `at_start`: the ids are a text from its start on, as decode() takes them. Pass false where they
+  // continue a prompt, so that the blank in front of the first one is kept.
+  explicit StreamDecoder(const Tokenizer& tokenizer, bool at_start = true)
+      : tokenizer_(&tokenizer), first_(at_start) {}
 
   // Text that is complete after this id; valid until the next call. Special tokens give nothing.
   std::string_view push(int32_t id);
@@ -81,7 +104,7 @@ class StreamDecoder {
   const Tokenizer* tokenizer_;
   std::string pending_;  // an incomplete character, at most 3 bytes, plus the newest token
   std::string out_;
-  bool first_ = true;
+  bool first_;
 };
 
 }  // namespace adder

@@ -1,0 +1,137 @@
+#include "text/tokenizer.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "core/error.h"
+#include "text/tokenizer_json.h"
+
+namespace adder {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Larger than any tokenizer that is published (34 MB), and read in less than two seconds.
+constexpr uintmax_t kLargestFile = uintmax_t{64} << 20;
+
+std::string read_file(const fs::path& path) {
+  std::error_code error;
+  const uintmax_t size = fs::file_size(path, error);
+  if (error) fail(ErrorCode::kIo, "{}: {}", path.string(), error.message());
+  ADDER_CHECK(size <= kLargestFile, "{}: expected at most {} bytes, got {}", path.string(),
+              kLargestFile, size);
+  std::string bytes(size, '\0');
+  std::ifstream file(path, std::ios::binary);
+  if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) {
+    fail(ErrorCode::kIo, "{}: cannot be read", path.string());
+  }
+  return bytes;
+}
+
+std::unique_ptr<Tokenizer> parse(const std::string& bytes, const std::string& name) {
+  return parse_tokenizer_json(bytes, name);
+}
+
+// Tokens that end a text, most telling first, for tokenizers whose files do not name one.
+constexpr std::string_view kEndOfText[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
+                                           "<|im_end|>"};
+
+void guess_eos(Tokenizer& tokenizer) {
+  for (const std::string_view token : kEndOfText) {
+    const auto id = tokenizer.token_to_id(token);
+    if (id && tokenizer.is_special(*id)) return tokenizer.set_eos(id);
+  }
+}
+
+// "bos_token": "<s>" or {"content": "<s>", ...}
+std::optional<std::string> token_field(const nlohmann::json& config, const char* key,
+                                       const std::string& name) {
+  const auto found = config.find(key);
+  if (found == config.end() || found->is_null()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object()) {
+    const auto content = found->find("content");
+    if (content != found->end() && content->is_string()) return content->get<std::string>();
+  }
+  bad_input("{}: {}: expected a token or an object with its content, got {}", name, key,
+            found->type_name());
+}
+
+// Takes bos, eos and add_bos_token from tokenizer_config.json or special_tokens_map.json.
+void apply_config(Tokenizer& tokenizer, const fs::path& path) {
+  const std::string name = path.string();
+  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
+  ADDER_CHECK(config.is_object(), "{}: expected a JSON object, got {}", name,
+              config.is_discarded() ? "malformed text" : config.type_name());
+  if (const auto token = token_field(config, "bos_token", name)) {
+    if (const auto id = tokenizer.token_to_id(*token)) tokenizer.set_bos(id);
+  }
+  if (const auto token = token_field(config, "eos_token", name)) {
+    if (const auto id = tokenizer.token_to_id(*token)) tokenizer.set_eos(id);
+  }
+  const auto add_bos = config.find("add_bos_token");
+  if (add_bos != config.end() && add_bos->is_boolean()) {
+    tokenizer.set_wants_bos(add_bos->get<bool>());
+  }
+}
+
+// tokenizer.model first, then tokenizer.model.v3, foo.model.v3 and the like, by name.
+std::optional<fs::path> find_sentencepiece(const fs::path& directory) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.ends_with(".model") || name.find(".model.v") != std::string::npos) {
+      found.push_back(it->path());
+    }
+  }
+  if (found.empty()) return std::nullopt;
+  const auto rank = [](const fs::path& path) {
+    const std::string name = path.filename().string();
+    return std::pair(name == "tokenizer.model"             ? 0
+                     : name.starts_with("tokenizer.model") ? 1
+                                                           : 2,
+                     name);
+  };
+  return *std::min_element(found.begin(), found.end(),
+                           [&](const fs::path& a, const fs::path& b) { return rank(a) < rank(b); });
+}
+
+}  // namespace
+
+std::vector<int32_t> Tokenizer::encode_parts(std::span<const TextPart> parts, bool add_bos) const {
+  std::vector<int32_t> ids;
+  for (const TextPart& part : parts) {
+    const auto more =
+        encode(part.text, {.parse_special = part.parse_special, .add_bos = add_bos && ids.empty()});
+    ids.insert(ids.end(), more.begin(), more.end());
+  }
+  return ids;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& file) {
+  auto tokenizer = parse(read_file(file), file);
+  if (!tokenizer->eos_id()) guess_eos(*tokenizer);
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> load_tokenizer(const std::string& directory) {
+  const fs::path folder(directory);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (fs::exists(folder / "tokenizer.json")) {
+    tokenizer = load_tokenizer_file((folder / "tokenizer.json").string());
+  } else if (const auto model = find_sentencepiece(folder)) {
+    tokenizer = load_tokenizer_file(model->string());
+  } else {
+    return nullptr;
+  }
+  for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
+    if (fs::exists(folder / name)) apply_config(*tokenizer, folder / name);
+  }
+  return tokenizer;
+}
+
+}  // namespace adder
