@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "backends/ref/ref_ops.h"
@@ -10,6 +11,7 @@ void scan_channel(const SelectiveScanArgs& a, int64_t d, int64_t begin, int64_t 
                   std::vector<double>& h) {
   const int64_t group = d / (a.u.dim(1) / a.B.dim(1));
   for (int64_t t = begin; t < end; ++t) {
+    if (state_is_rounded(t - begin)) std::ranges::transform(h, h.begin(), rounded);
     const double u = at(a.u, t)[d];
     double dt = at(a.delta, t)[d] + (a.delta_bias ? double{*at(a.delta_bias, d)} : 0.0);
     if (a.delta_softplus) dt = softplus(dt);

@@ -12,6 +12,7 @@ void scan_head(const SsdScanArgs& a, int64_t h, int64_t begin, int64_t end,
   const int64_t headdim = a.x.dim(2), d_state = a.B.dim(2);
   const int64_t group = h / (a.x.dim(1) / a.B.dim(1));
   for (int64_t t = begin; t < end; ++t) {
+    if (state_is_rounded(t - begin)) std::ranges::transform(S, S.begin(), rounded);
     double dt = at(a.dt, t)[h] + (a.dt_bias ? double{*at(a.dt_bias, h)} : 0.0);
     if (a.dt_softplus) dt = softplus(dt);
     dt = std::clamp(dt, double{a.dt_min}, double{a.dt_max});  // lets NaN through

@@ -1,0 +1,68 @@
+// What the backend tests run on: every backend of this build, and the CPU one with every
+// instruction set that this machine can run.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>  // setenv is POSIX, <cstdlib> need not have it
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/registry.h"
+#if __has_include("backends/cpu/sample.cc") && __has_include("backends/cpu/ssd_scan.cc")
+#include "backends/cpu/cpu_backend.h"
+#define ADDER_TEST_HAS_CPU 1
+#endif
+
+namespace adder::testing {
+
+struct Target {
+  std::string backend;
+  std::string isa;  // empty: the backend has no choice of them
+
+  std::unique_ptr<Backend> make(int threads = 2) const {
+    if (isa.empty()) return make_backend(backend, threads);
+    setenv("ADDER_FORCE_ISA", isa.c_str(), 1);
+    auto made = make_backend(backend, threads);
+    unsetenv("ADDER_FORCE_ISA");
+    return made;
+  }
+};
+
+inline std::vector<Target> all_targets() {
+  std::vector<Target> targets;
+  for (const std::string& backend : available_backends()) {
+#ifdef ADDER_TEST_HAS_CPU
+    if (backend == "cpu") {
+      for (const std::string& isa : cpu_isas()) targets.push_back({backend, isa});
+      continue;
+    }
+#endif
+    targets.push_back({backend, ""});
+  }
+  return targets;
+}
+
+// Names of parameterised tests may hold letters, digits and underscores only.
+inline std::string target_name(const ::testing::TestParamInfo<Target>& info) {
+  std::string name = info.param.backend + (info.param.isa.empty() ? "" : "_") + info.param.isa;
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return name;
+}
+
+class BackendTest : public ::testing::TestWithParam<Target> {
+ protected:
+  // The definition of right, and the one under test.
+  std::unique_ptr<Backend> ref_ = make_backend("ref");
+  std::unique_ptr<Backend> backend_ = GetParam().make();
+};
+
+}  // namespace adder::testing
+
+// Runs the tests of a fixture derived from BackendTest on every target.
+#define ADDER_TEST_ALL_TARGETS(fixture)                                                        \
+  INSTANTIATE_TEST_SUITE_P(All, fixture, ::testing::ValuesIn(::adder::testing::all_targets()), \
+                           ::adder::testing::target_name)
