@@ -1,0 +1,354 @@
+// Mamba-2 scan, a chunk of up to 32 tokens at once as matrix products. With
+// l[t] = sum of dt' * A_log2e over the chunk up to t (<= 0) and S0 the state at its start:
+//   y[t] = 2^l[t] * S0 C[t] + sum_{s <= t} 2^(l[t] - l[s]) * (C[t] . B[s]) * dt'[s] * x[s]
+//   S1   = 2^l[last] * S0 + sum_s 2^(l[last] - l[s]) * dt'[s] * outer(x[s], B[s])
+// Per token and head 33 k multiply-adds at headdim 64, d_state 128; the state is read twice and
+// written once per chunk. y is computed transposed, tokens in the lanes, so that the state needs no
+// other layout than its own: its elements enter as broadcasts, C as panels of 2 vectors of tokens.
+//
+// A sum over tokens that are masked with 0 turns NaN and inf of a later token into NaN of an
+// earlier one. Chunks with such numbers, or with exponents above 0, go the recurrent way instead.
+#if defined(ADDER_BACKENDS_CPU_SSD_CHUNK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ADDER_BACKENDS_CPU_SSD_CHUNK_INL_H_
+#undef ADDER_BACKENDS_CPU_SSD_CHUNK_INL_H_
+#else
+#define ADDER_BACKENDS_CPU_SSD_CHUNK_INL_H_
+#endif
+
+#include <algorithm>
+
+#include "backends/cpu/ssd_recurrent-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace adder {
+namespace HWY_NAMESPACE {
+
+// Tokens of a panel: 2 vectors.
+inline int64_t SsdPanel() {
+  return 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+}
+
+// Scratch of one thread. Panels hold tokens [j * panel, (j + 1) * panel) side by side.
+struct SsdScratch {
+  float* C;       // (panels, d_state, panel)
+  float* B;       // (kSsdChunk, d_state)
+  float* CB;      // (panels, kSsdChunk, panel): C[t] . B[s] at [s][t]
+  float* M;       // the same times 2^(l[t] - l[s]), 0 for s > t
+  float* xdt;     // (kSsdChunk, headdim): dt' * x
+  float* xdecay;  // (kSsdChunk, headdim): 2^(l[last] - l[s]) * dt' * x
+  float* y;       // (headdim, kSsdChunk): transposed output
+
+  static size_t floats(int64_t headdim, int64_t d_state) {
+    return static_cast<size_t>(kSsdChunk * (2 * d_state + 2 * kSsdChunk + 3 * headdim));
+  }
+  SsdScratch(float* memory, int64_t headdim, int64_t d_state)
+      : C(memory),
+        B(C + kSsdChunk * d_state),
+        CB(B + kSsdChunk * d_state),
+        M(CB + kSsdChunk * kSsdChunk),
+        xdt(M + kSsdChunk * kSsdChunk),
+        xdecay(xdt + kSsdChunk * headdim),
+        y(xdecay + kSsdChunk * headdim) {}
+};
+
+// acc[r][v] += sum_k a[r * a_row + k * a_step] * panel[k][v], k < depth.
+template <int kRows, int kVectors, class D, class V = hn::Vec<D>>
+HWY_INLINE void SsdAccumulate(D d, const float* HWY_RESTRICT a, int64_t a_row, int64_t a_step,
+                              const float* HWY_RESTRICT panel, int64_t panel_row, int64_t depth,
+                              V (&acc)[kRows][kVectors]) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t k = 0; k < depth; ++k, a += a_step, panel += panel_row) {
+    V b[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) b[v] = hn::LoadU(d, panel + v * lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const V x = hn::Set(d, a[r * a_row]);
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(x, b[v], acc[r][v]);
+    }
+  }
+}
+
+// Calls body with std::integral_constant R and a row, for blocks of R rows that cover [0, rows).
+// 6 rows of 2 vectors fill the 16 registers of AVX2: 12 sums, 2 of the panel, one broadcast.
+template <class Body>
+HWY_INLINE void SsdRowBlocks(int64_t rows, Body body) {
+  int64_t r = 0;
+  for (; r + 6 <= rows; r += 6) body(std::integral_constant<int, 6>(), r);
+  for (; r + 4 <= rows; r += 4) body(std::integral_constant<int, 4>(), r);
+  for (; r < rows; ++r) body(std::integral_constant<int, 1>(), r);
+}
+
+// to[k][i] = from[i][k] for `width` <= 4 rows `from` (null: zeros) and k < count; the rows of `to`
+// lie to_row apart. Returns 0, or NaN if a number is not finite.
+inline float SsdTranspose(const float* const (&from)[4], int64_t width, int64_t count, float* to,
+                          int64_t to_row) {
+  float check = 0;
+  int64_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Full128<float> d;
+  auto checks = hn::Zero(d);
+  for (; width == 4 && k + 4 <= count; k += 4) {
+    const auto a = from[0] ? hn::LoadU(d, from[0] + k) : hn::Zero(d);
+    const auto b = from[1] ? hn::LoadU(d, from[1] + k) : hn::Zero(d);
+    const auto c = from[2] ? hn::LoadU(d, from[2] + k) : hn::Zero(d);
+    const auto e = from[3] ? hn::LoadU(d, from[3] + k) : hn::Zero(d);
+    checks = hn::MulAdd(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Zero(d), checks);
+    const auto ab_low = hn::InterleaveLower(d, a, b), ab_high = hn::InterleaveUpper(d, a, b);
+    const auto ce_low = hn::InterleaveLower(d, c, e), ce_high = hn::InterleaveUpper(d, c, e);
+    hn::StoreU(hn::ConcatLowerLower(d, ce_low, ab_low), d, to + k * to_row);
+    hn::StoreU(hn::ConcatUpperUpper(d, ce_low, ab_low), d, to + (k + 1) * to_row);
+    hn::StoreU(hn::ConcatLowerLower(d, ce_high, ab_high), d, to + (k + 2) * to_row);
+    hn::StoreU(hn::ConcatUpperUpper(d, ce_high, ab_high), d, to + (k + 3) * to_row);
+  }
+  check = hn::GetLane(hn::SumOfLanes(d, checks));
+#endif
+  for (; k < count; ++k) {
+    for (int64_t i = 0; i < width; ++i) {
+      const float v = from[i] ? from[i][k] : 0.0f;
+      to[k * to_row + i] = v;
+      check += v * 0.0f;
+    }
+  }
+  return check;
+}
+
+// Copies a row. Returns 0, or NaN if a number is not finite.
+inline float SsdCopy(const float* from, int64_t count, float* to) {
+  const hn::ScalableTag<float> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto checks = hn::Zero(d);
+  int64_t n = 0;
+  for (; n + lanes <= count; n += lanes) {
+    const auto v = hn::LoadU(d, from + n);
+    hn::StoreU(v, d, to + n);
+    checks = hn::MulAdd(v, hn::Zero(d), checks);
+  }
+  float check = hn::GetLane(hn::SumOfLanes(d, checks));
+  for (; n < count; ++n) {
+    to[n] = from[n];
+    check += from[n] * 0.0f;
+  }
+  return check;
+}
+
+// Packs B and C of tokens [t0, t0 + tokens) and computes CB, once for all heads of the group.
+// False if B or C has a number that is not finite.
+inline bool SsdPrepareGroup(const SsdGroup& g, int64_t t0, int64_t tokens, const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const int64_t panel = SsdPanel(), N = g.d_state;
+  float check = 0;
+  for (int64_t t = 0; t < tokens; ++t) {
+    check += SsdCopy(g.B + (t0 + t) * g.B_row, N, w.B + t * N);
+  }
+  for (int64_t j = 0; j * panel < tokens; ++j) {
+    const int64_t width = std::min<int64_t>(4, panel);
+    for (int64_t i = 0; i < panel; i += width) {
+      const float* rows[4] = {};
+      for (int64_t k = 0; k < width; ++k) {
+        const int64_t t = j * panel + i + k;
+        rows[k] = t < tokens ? g.C + (t0 + t) * g.C_row : nullptr;
+      }
+      check += SsdTranspose(rows, width, N, w.C + j * N * panel + i, panel);
+    }
+    const float* C = w.C + j * N * panel;
+    float* CB = w.CB + j * kSsdChunk * panel;
+    SsdRowBlocks(std::min(tokens, (j + 1) * panel), [&](auto rows, int64_t s) HWY_ATTR {
+      constexpr int kRows = decltype(rows)::value;
+      hn::Vec<decltype(d)> acc[kRows][2];
+      for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
+      SsdAccumulate<kRows, 2>(d, w.B + s * N, N, 1, C, panel, N, acc);
+      for (int r = 0; r < kRows; ++r) {
+        hn::StoreU(acc[r][0], d, CB + (s + r) * panel);
+        hn::StoreU(acc[r][1], d, CB + (s + r) * panel + panel / 2);
+      }
+    });
+  }
+  return check == 0;
+}
+
+// l = high + low: two floats hold the sum to 48 bits, so that a difference of two large sums is as
+// good as a small one.
+struct SsdExponents {
+  HWY_ALIGN float high[kSsdChunk], low[kSsdChunk];
+  HWY_ALIGN float decay[kSsdChunk];    // 2^l[t]
+  HWY_ALIGN float to_last[kSsdChunk];  // 2^(l[last] - l[t])
+};
+
+// False if an exponent is NaN or above 0.
+inline bool SsdCumulate(const SsdHead& s, const float* dt, int64_t tokens, SsdExponents& e) {
+  const hn::ScalableTag<float> d;
+  double l = 0;
+  for (int64_t t = 0; t < kSsdChunk; ++t) {
+    if (t < tokens) {
+      const double step = double{dt[t]} * double{s.A_log2e};
+      if (!(step <= 0)) return false;
+      // A product of decays below 2^-256 is 0 in float32 anyway; the bound keeps l finite.
+      l += std::max(step, -256.0);
+    }
+    e.high[t] = static_cast<float>(l);
+    e.low[t] = static_cast<float>(l - double{e.high[t]});
+  }
+  const auto high = hn::Set(d, e.high[tokens - 1]), low = hn::Set(d, e.low[tokens - 1]);
+  for (int64_t t = 0; t < kSsdChunk; t += static_cast<int64_t>(hn::Lanes(d))) {
+    const auto t_high = hn::LoadU(d, e.high + t), t_low = hn::LoadU(d, e.low + t);
+    hn::StoreU(Exp2NonPositive(d, t_high), d, e.decay + t);
+    const auto rest = hn::Add(hn::Sub(high, t_high), hn::Sub(low, t_low));
+    hn::StoreU(Exp2NonPositive(d, hn::Min(rest, hn::Zero(d))), d, e.to_last + t);
+  }
+  return true;
+}
+
+// M[s][t] = CB[s][t] * 2^(l[t] - l[s]), exponents masked before exp2.
+inline void SsdDecayMatrix(const SsdExponents& e, int64_t tokens, const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const int64_t panel = SsdPanel(), lanes = panel / 2;
+  for (int64_t t = 0; t < (tokens + panel - 1) / panel * panel; t += lanes) {
+    const auto high = hn::LoadU(d, e.high + t), low = hn::LoadU(d, e.low + t);
+    const auto index = hn::Iota(d, static_cast<float>(t));
+    const int64_t column = t / panel * kSsdChunk * panel + t % panel;
+    for (int64_t s = 0; s < std::min(tokens, (t / panel + 1) * panel); ++s) {
+      const auto causal = hn::Ge(index, hn::Set(d, static_cast<float>(s)));
+      const auto diff =
+          hn::Add(hn::Sub(high, hn::Set(d, e.high[s])), hn::Sub(low, hn::Set(d, e.low[s])));
+      const auto decay = Exp2NonPositive(d, hn::Min(diff, hn::Zero(d)));
+      const auto CB = hn::LoadU(d, w.CB + column + s * panel);
+      hn::StoreU(hn::IfThenElseZero(causal, hn::Mul(CB, decay)), d, w.M + column + s * panel);
+    }
+  }
+}
+
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SsdScaleInputs(D d, const SsdHead& s, const float* x, int64_t t, int64_t p, float dt,
+                            float to_last, const SsdScratch& w) {
+  const V xdt = hn::Mul(hn::LoadU(d, x + p), hn::Set(d, dt));
+  hn::StoreU(xdt, d, w.xdt + t * s.headdim + p);
+  hn::StoreU(hn::Mul(xdt, hn::Set(d, to_last)), d, w.xdecay + t * s.headdim + p);
+  return hn::Mul(xdt, hn::Zero(d));
+}
+
+// False if dt' * x has a number that is not finite.
+inline bool SsdPrepareInputs(const SsdHead& s, int64_t t0, int64_t tokens, const float* dt,
+                             const SsdExponents& e, const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto checks = hn::Zero(d);
+  auto check = hn::Zero(d1);
+  for (int64_t t = 0; t < tokens; ++t) {
+    const float* x = s.x + (t0 + t) * s.x_row;
+    int64_t p = 0;
+    for (; p + lanes <= s.headdim; p += lanes)
+      checks = hn::Add(checks, SsdScaleInputs(d, s, x, t, p, dt[t], e.to_last[t], w));
+    for (; p < s.headdim; ++p)
+      check = hn::Add(check, SsdScaleInputs(d1, s, x, t, p, dt[t], e.to_last[t], w));
+  }
+  return hn::GetLane(hn::SumOfLanes(d, checks)) + hn::GetLane(check) == 0;
+}
+
+// y transposed: (S0 C) * 2^l + xdt M, for kRows rows of the state and one panel of tokens.
+template <int kRows>
+HWY_INLINE void SsdOutputTile(const SsdGroup& g, const SsdHead& s, const SsdExponents& e, int64_t p,
+                              int64_t j, int64_t tokens, const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const int64_t panel = SsdPanel(), lanes = panel / 2;
+  hn::Vec<decltype(d)> acc[kRows][2];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
+  SsdAccumulate<kRows, 2>(d, s.S + p * s.S_row, s.S_row, 1, w.C + j * g.d_state * panel, panel,
+                          g.d_state, acc);
+  const auto decay0 = hn::LoadU(d, e.decay + j * panel);
+  const auto decay1 = hn::LoadU(d, e.decay + j * panel + lanes);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    acc[r][0] = hn::Mul(acc[r][0], decay0);
+    acc[r][1] = hn::Mul(acc[r][1], decay1);
+  }
+  SsdAccumulate<kRows, 2>(d, w.xdt + p, 1, s.headdim, w.M + j * kSsdChunk * panel, panel,
+                          std::min(tokens, (j + 1) * panel), acc);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(acc[r][0], d, w.y + (p + r) * kSsdChunk + j * panel);
+    hn::StoreU(acc[r][1], d, w.y + (p + r) * kSsdChunk + j * panel + lanes);
+  }
+}
+
+// S = decay * S + sum_t xdecay[t] * B[t], for kRows rows and kVectors vectors from n on.
+template <int kRows, int kVectors, class D>
+HWY_INLINE void SsdStateTile(D d, const SsdGroup& g, const SsdHead& s, float decay, int64_t p,
+                             int64_t n, int64_t tokens, const SsdScratch& w) {
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<D> acc[kRows][kVectors];
+  float* S = s.S + p * s.S_row + n;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = hn::Mul(hn::LoadU(d, S + r * s.S_row + v * lanes), hn::Set(d, decay));
+  }
+  SsdAccumulate<kRows, kVectors>(d, w.xdecay + p, 1, s.headdim, w.B + n, g.d_state, tokens, acc);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, S + r * s.S_row + v * lanes);
+  }
+}
+
+template <int kRows>
+HWY_INLINE void SsdStateRows(const SsdGroup& g, const SsdHead& s, float decay, int64_t p,
+                             int64_t tokens, const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t n = 0;
+  for (; n + 2 * lanes <= g.d_state; n += 2 * lanes)
+    SsdStateTile<kRows, 2>(d, g, s, decay, p, n, tokens, w);
+  for (; n + lanes <= g.d_state; n += lanes)
+    SsdStateTile<kRows, 1>(d, g, s, decay, p, n, tokens, w);
+  for (; n < g.d_state; ++n) SsdStateTile<kRows, 1>(d1, g, s, decay, p, n, tokens, w);
+}
+
+// y (headdim, kSsdChunk) to the rows of out.
+inline void SsdStoreOutput(const SsdHead& s, int64_t t0, int64_t tokens, const SsdScratch& w) {
+  float* out = s.out + t0 * s.out_row;
+  int64_t p = 0;
+  for (; p + 4 <= s.headdim; p += 4) {
+    const float* rows[4];
+    for (int64_t k = 0; k < 4; ++k) rows[k] = w.y + (p + k) * kSsdChunk;
+    SsdTranspose(rows, 4, tokens, out + p, s.out_row);
+  }
+  for (; p < s.headdim; ++p)
+    for (int64_t t = 0; t < tokens; ++t) out[t * s.out_row + p] = w.y[p * kSsdChunk + t];
+}
+
+// Tokens [t0, t0 + tokens) of one head, tokens <= kSsdChunk, after SsdPrepareGroup for them.
+inline void SsdChunk(const SsdGroup& g, const SsdHead& s, int64_t t0, int64_t tokens,
+                     const SsdScratch& w) {
+  HWY_ALIGN float dt[kSsdChunk];
+  SsdExponents e;
+  SsdTimeSteps(s, t0, tokens, dt);
+  if (!SsdCumulate(s, dt, tokens, e) || !SsdPrepareInputs(s, t0, tokens, dt, e, w)) {
+    SsdRecurrent(g, s, t0, tokens);
+    return;
+  }
+  SsdDecayMatrix(e, tokens, w);
+  for (int64_t j = 0; j * SsdPanel() < tokens; ++j) {
+    SsdRowBlocks(s.headdim, [&](auto rows, int64_t p) HWY_ATTR {
+      SsdOutputTile<decltype(rows)::value>(g, s, e, p, j, tokens, w);
+    });
+  }
+  const float decay = e.decay[tokens - 1];
+  SsdRowBlocks(s.headdim, [&](auto rows, int64_t p) HWY_ATTR {
+    SsdStateRows<decltype(rows)::value>(g, s, decay, p, tokens, w);
+  });
+  SsdStoreOutput(s, t0, tokens, w);
+  SsdFinishRows(s, t0, tokens);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace adder
+HWY_AFTER_NAMESPACE();
+
+#endif  // ADDER_BACKENDS_CPU_SSD_CHUNK_INL_H_
