@@ -2,23 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/ref/ref_backend.h"
 #include "core/error.h"
-// The CPU backend joins when the last of its operations is there.
-#if __has_include("backends/cpu/embedding.cc") &&                                    \
-                  __has_include(                                                     \
-                      "backends/cpu/rms_norm.cc") &&                                 \
-                      __has_include(                                                 \
-                          "backends/cpu/matmul.cc") &&                               \
-                          __has_include(                                             \
-                              "backends/cpu/sample.cc") &&                           \
-                              __has_include(                                         \
-                                  "backends/cpu/causal_conv1d.cc") &&                \
-                                  __has_include("backends/cpu/selective_scan.cc") && \
-                                                __has_include("backends/cpu/ssd_scan.cc")
-#include "backends/cpu/cpu_backend.h"
-#define ADDER_HAS_CPU_BACKEND 1
-#endif
 
 namespace adder {
 namespace {
@@ -30,9 +16,7 @@ struct Entry {
 
 // The preferred one first.
 constexpr Entry kBackends[] = {
-#ifdef ADDER_HAS_CPU_BACKEND
     {"cpu", [](int threads) { return make_cpu_backend(threads); }},
-#endif
     {"ref", [](int) -> std::unique_ptr<Backend> { return std::make_unique<RefBackend>(); }},
 };
 
