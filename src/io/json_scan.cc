@@ -93,6 +93,9 @@ JsonScan scan_json(std::string_view source, const std::string& name) {
         ++values;
       } else if (c == ']' || c == '}') {
         --depth;
+      } else if (c == '\0') {  // the parser would take it for the end of the text
+        const auto [line, column] = scan.locate(i + 1 + 2 * scan.bare.size());
+        bad_input("{}:{}:{}: malformed JSON: a zero byte", name, line, column);
       }
       ++i;
     }

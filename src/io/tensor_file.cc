@@ -32,6 +32,27 @@ std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape) {
   return stride;
 }
 
+bool layout_fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride,
+                 int64_t offset, int64_t storage_size) {
+  if (shape.size() != stride.size() || offset < 0 || offset > storage_size) return false;
+  // Largest index = offset + sum over axes of (shape - 1) * stride. Empty axes are left out, so
+  // that partial products of the shape cannot overflow later either.
+  int64_t last = offset, count = 1;
+  bool empty = false;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    const int64_t dim = shape[axis];
+    if (dim < 0 || stride[axis] < 0) return false;
+    empty = empty || dim == 0;
+    int64_t step = 0;
+    if (dim != 0 && (__builtin_mul_overflow(count, dim, &count) ||
+                     __builtin_mul_overflow(dim - 1, stride[axis], &step) ||
+                     __builtin_add_overflow(last, step, &last))) {
+      return false;
+    }
+  }
+  return empty || (count <= storage_size && last < storage_size);
+}
+
 const std::byte* aligned_data(std::span<const std::byte> bytes, size_t alignment,
                               std::vector<std::shared_ptr<const void>>& owners) {
   const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0;

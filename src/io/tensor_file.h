@@ -35,6 +35,12 @@ struct TensorFile {
 // Row-major strides of a shape.
 std::vector<int64_t> contiguous_strides(const std::vector<int64_t>& shape);
 
+// Whether all elements of a strided tensor lie in a storage of `storage_size` elements, and are not
+// more than it has. Expanded tensors (stride 0) would be more; no checkpoint needs them, and a
+// hostile one could ask for 2^60 elements in 4 bytes. Any values are safe to pass.
+bool layout_fits(const std::vector<int64_t>& shape, const std::vector<int64_t>& stride,
+                 int64_t offset, int64_t storage_size);
+
 // `bytes` itself when it is aligned to `alignment`, else an aligned copy that is added to `owners`.
 // No container guarantees alignment, and reading a float through an odd pointer is undefined.
 const std::byte* aligned_data(std::span<const std::byte> bytes, size_t alignment,

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "io/byte_reader.h"
 #include "io/printable.h"
+#include "io/tensor_file.h"
 
 namespace adder {
 namespace {
@@ -20,6 +21,9 @@ using Value = PickledData::Value;
 constexpr size_t kMaxPickleBytes = size_t{64} << 20;  // some 300 bytes a tensor: 200 000 tensors
 constexpr size_t kMaxValues = 1'000'000;              // of 64 bytes each
 constexpr size_t kMaxItems = 4'000'000;               // entries of all containers together
+constexpr size_t kMaxTensors = 200'000;               // of up to 300 bytes each
+constexpr size_t kMaxStack = 1'000'000;
+constexpr size_t kMaxMarks = 1'000;  // one for each level of nesting
 constexpr size_t kMaxRank = 8;
 constexpr size_t kMaxLine = 256;
 constexpr uint32_t kNotMemoized = UINT32_MAX;
@@ -79,7 +83,7 @@ class Unpickler {
   bool step(uint8_t opcode);  // false at STOP
 
   Ref push(Value value);
-  void push_ref(Ref ref) { stack_.push_back(ref); }
+  void push_ref(Ref ref);
   Ref top() const;
   Ref pop();
   std::vector<Ref> pop_to_mark();
@@ -131,7 +135,9 @@ bool Unpickler::step(uint8_t opcode) {
       }
       break;
     case 0x95:  // FRAME: only a hint about buffering
-      reader_.skip(8);
+      if (const uint64_t bytes = reader_.u64(); bytes > reader_.remaining()) {
+        malformed("cut off: a frame of {} bytes, got {}", bytes, reader_.remaining());
+      }
       break;
     case '.':  // STOP
       if (stack_.size() != 1 || !marks_.empty()) {
@@ -140,6 +146,7 @@ bool Unpickler::step(uint8_t opcode) {
       data_.root_ = pop();
       return false;
     case '(':  // MARK
+      if (marks_.size() >= kMaxMarks) malformed("nested deeper than {} levels", kMaxMarks);
       marks_.push_back(stack_.size());
       break;
     case 'N':  // NONE
@@ -277,8 +284,13 @@ Ref Unpickler::push(Value value) {
   }
   const Ref ref = static_cast<Ref>(data_.values_.size());
   data_.values_.push_back(std::move(value));
-  stack_.push_back(ref);
+  push_ref(ref);
   return ref;
+}
+
+void Unpickler::push_ref(Ref ref) {
+  if (stack_.size() >= kMaxStack) malformed("more than {} values on the stack", kMaxStack);
+  stack_.push_back(ref);
 }
 
 // The stack above the last mark; what lies below belongs to an enclosing value.
@@ -337,7 +349,7 @@ void Unpickler::recall(uint32_t index) {
   if (index >= memo_.size() || memo_[index] == kNotMemoized) {
     malformed("memo entry {} does not exist", index);
   }
-  stack_.push_back(memo_[index]);
+  push_ref(memo_[index]);
 }
 
 // A little-endian two's complement integer of 0 to 255 bytes.
@@ -447,26 +459,12 @@ Ref Unpickler::rebuild_tensor(const Value& arguments) {
     malformed("a shape of {} dimensions with {} strides", tensor.shape.size(),
               tensor.stride.size());
   }
-  // Largest index = offset + sum (shape - 1) * stride. Elements that repeat (stride 0) may make a
-  // tensor larger than its storage; no checkpoint needs that and a hostile one could ask for 2^60.
-  int64_t last = tensor.offset, count = 1;
-  bool overflow = tensor.offset < 0, empty = false;
-  for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-    const int64_t dim = tensor.shape[axis];
-    empty = empty || dim == 0;
-    if (dim == 0) continue;
-    int64_t step = 0;
-    overflow = overflow || __builtin_mul_overflow(count, dim, &count) ||
-               __builtin_mul_overflow(dim - 1, tensor.stride[axis], &step) ||
-               __builtin_add_overflow(last, step, &last);
-  }
-  const int64_t needed = empty ? 0 : count;
-  if (overflow || needed > tensor.storage_size || (!empty && last >= tensor.storage_size) ||
-      tensor.offset > tensor.storage_size) {
+  if (!layout_fits(tensor.shape, tensor.stride, tensor.offset, tensor.storage_size)) {
     malformed("a tensor (offset {}, shape [{}], stride [{}]) leaves its storage of {} elements",
               tensor.offset, fmt::join(tensor.shape, ", "), fmt::join(tensor.stride, ", "),
               tensor.storage_size);
   }
+  if (data_.tensors_.size() >= kMaxTensors) malformed("more than {} tensors", kMaxTensors);
   const Value value{.kind = Kind::kTensor, .integer = static_cast<int64_t>(data_.tensors_.size())};
   data_.tensors_.push_back(std::move(tensor));
   const Ref ref = push(value);

@@ -76,7 +76,7 @@ class PickledData {
 
 // Protocols 2 to 5, the opcodes that torch.save emits. `name` is the file name in messages. Throws
 // Error(kBadInput) for malformed pickles and for everything that is refused. Memory is bounded by
-// 64 MB of pickle and 1 million values.
+// 64 MB of pickle, 1 million values and 200000 tensors.
 PickledData unpickle(std::span<const std::byte> pickle, const std::string& name);
 
 }  // namespace adder
