@@ -11,6 +11,7 @@
 #include "text/added_tokens.h"
 #include "text/joined_parts.h"
 #include "text/normalizer.h"
+#include "text/sentencepiece_merges.h"
 #include "text/sentencepiece_model.h"
 #include "text/string_table.h"
 #include "text/unicode.h"
@@ -22,7 +23,8 @@ constexpr std::string_view kBlank = "\xe2\x96\x81";  // U+2581, which stands for
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  SentencePieceTokenizer(std::string_view bytes, const std::string& name);
+  SentencePieceTokenizer(std::string_view bytes, const std::string& name,
+                         SentencePieceEngine engine);
 
   using Tokenizer::encode;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const override {
@@ -52,7 +54,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   void encode_text(std::string_view text, std::vector<int32_t>& ids) const;
   void encode_valid(std::string_view text, bool after_bytes, std::vector<int32_t>& ids) const;
 
-  sentencepiece::SentencePieceProcessor processor_;
+  std::unique_ptr<sentencepiece::SentencePieceProcessor> library_;  // or else merges_
+  std::unique_ptr<const SentencePieceMerges> merges_;
   StringTable pieces_, decoded_;
   AddedTokenMatcher control_;
   std::vector<bool> special_;
@@ -62,7 +65,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool own_prefix_;  // the dummy prefix is put in front here and not by the library
 };
 
-SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std::string& name) {
+SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std::string& name,
+                                               SentencePieceEngine engine) {
   const SentencePieceModel model = read_sentencepiece_model(bytes, name);
   is_bpe_ = model.is_bpe;
   dummy_prefix_ = model.add_dummy_prefix && !model.treat_whitespace_as_suffix;
@@ -108,9 +112,13 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string_view bytes, const std
   eos_id_ = control_id(model.eos_piece);
   wants_bos_ = bos_id_.has_value();  // what the models of this kind were trained with
 
-  const std::string checked =
-      write_sentencepiece_model(model, model.add_dummy_prefix && !own_prefix_);
-  const auto status = processor_.LoadFromSerializedProto(checked);
+  if (engine == SentencePieceEngine::kFastest && SentencePieceMerges::can_run(model)) {
+    merges_ = std::make_unique<SentencePieceMerges>(model, byte_ids_);
+    return;
+  }
+  library_ = std::make_unique<sentencepiece::SentencePieceProcessor>();
+  const auto status = library_->LoadFromSerializedProto(
+      write_sentencepiece_model(model, model.add_dummy_prefix && !own_prefix_));
   ADDER_CHECK(status.ok(), "{}: libsentencepiece refuses the model: {}", name, status.ToString());
 }
 
@@ -154,8 +162,9 @@ void SentencePieceTokenizer::encode_valid(std::string_view text, bool after_byte
     prefixed.append(kBlank).append(text);
     text = prefixed;
   }
+  if (merges_) return merges_->encode(text, ids);
   std::vector<int> found;
-  const auto status = processor_.Encode({text.data(), text.size()}, &found);
+  const auto status = library_->Encode({text.data(), text.size()}, &found);
   ADDER_CHECK(status.ok(), "libsentencepiece: {}", status.ToString());
   for (const int id : found) {
     // A control piece of one character would be found in plain text.
@@ -179,8 +188,9 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids, bool sk
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view bytes, const std::string& name) {
-  return std::make_unique<SentencePieceTokenizer>(bytes, name);
+std::unique_ptr<Tokenizer> parse_sentencepiece(std::string_view bytes, const std::string& name,
+                                               SentencePieceEngine engine) {
+  return std::make_unique<SentencePieceTokenizer>(bytes, name, engine);
 }
 
 }  // namespace adder

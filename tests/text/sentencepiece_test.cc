@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/normalizer.h"
+#include "text/sentencepiece_merges.h"
 #include "text/sentencepiece_model.h"
 #include "text/unicode.h"
 #include "text_testing.h"
@@ -123,6 +124,31 @@ TEST(Mistral, MatchesTheLibraryAndRoundTrips) {
   }
   const std::string prose = testing::read_bytes(fixture("text/austen_persuasion.txt"));
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(prose)), prose);
+}
+
+// Our merge loop against the library: any text, any model that the loop takes.
+TEST(SentencePiece, BothEnginesGiveTheSameIds) {
+  std::vector<std::string> models = {golden("sp_bpe/tokenizer.model")};
+  const std::string mistral = fixture("tokenizers/mistral_instruct_tokenizer_240323.model.v3");
+  if (std::filesystem::exists(mistral)) models.push_back(mistral);
+  for (const std::string& model : models) {
+    const std::string bytes = testing::read_bytes(model);
+    ASSERT_TRUE(SentencePieceMerges::can_run(read_sentencepiece_model(bytes, model)));
+    const auto fast = parse_sentencepiece(bytes, model);
+    const auto library = parse_sentencepiece(bytes, model, SentencePieceEngine::kLibrary);
+    std::mt19937 rng(8);
+    for (int i = 0; i < 2000; ++i) {
+      const std::string text = i % 3 == 0   ? testing::random_bytes(rng, rng() % 80)
+                               : i % 3 == 1 ? testing::random_utf8(rng, rng() % 80)
+                                            : testing::random_letters(rng, rng() % 300);
+      ASSERT_EQ(fast->encode(text), library->encode(text)) << text;
+    }
+    for (const char* name : {"text/austen_persuasion.txt", "text/wikitext2.valid.tokens"}) {
+      if (!std::filesystem::exists(fixture(name))) continue;
+      const std::string text = testing::read_bytes(fixture(name)).substr(0, 200'000);
+      EXPECT_EQ(fast->encode(text), library->encode(text)) << name;
+    }
+  }
 }
 
 // What the library would read beyond its arrays for must be refused before it is asked.
