@@ -58,6 +58,9 @@ class Bpe {
   // The vocabulary holds bytes (options.bytes) or UTF-8, and must outlive the object.
   Bpe(const StringTable* vocabulary, MergeTable merges, const BpeOptions& options);
 
+  // For vocabularies whose byte tokens are not spelled "<0xNN>" among the texts.
+  void set_byte_ids(const std::array<int32_t, 256>& ids) { byte_ids_ = ids; }
+
   // Appends the ids of a word. Bytes that no token can express become the unknown token, else
   // U+FFFD, else nothing. O(n log n).
   void encode(std::string_view word, std::vector<int32_t>& ids, Scratch& scratch) const;

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "text/byte_level.h"
+#include "text/joined_parts.h"
 #include "text/unicode.h"
 
 namespace adder {
@@ -149,32 +150,11 @@ void BpeTokenizer::make_decoded(const BpeTokenizerSpec& spec) {
 
 std::vector<int32_t> BpeTokenizer::encode_parts(std::span<const TextPart> parts,
                                                 bool add_bos) const {
-  // Stretches of the joined text where control tokens count.
-  std::vector<std::pair<size_t, size_t>> stretches;
-  std::string joined;
-  std::string_view text = joined;
-  if (parts.size() == 1) {
-    text = parts[0].text;
-    if (parts[0].parse_special) stretches.emplace_back(0, text.size());
-  } else {
-    for (const TextPart& part : parts) {
-      if (part.parse_special) {
-        if (stretches.empty() || stretches.back().second != joined.size()) {
-          stretches.emplace_back(joined.size(), joined.size());
-        }
-        stretches.back().second += part.text.size();
-      }
-      joined.append(part.text);
-    }
-    text = joined;
-  }
-  const auto allow_special = [&stretches](size_t begin, size_t end) {
-    const auto after = std::upper_bound(
-        stretches.begin(), stretches.end(), begin,
-        [](size_t position, const auto& stretch) { return position < stretch.first; });
-    return after != stretches.begin() && end <= std::prev(after)->second;
+  const JoinedParts joined(parts);
+  const std::string_view text = joined.text();
+  const auto allow_special = [&joined](size_t begin, size_t end) {
+    return joined.allows_special(begin, end);
   };
-
   std::vector<int32_t> ids;
   if (add_bos && wants_bos()) ids.push_back(*bos_id_);
   Bpe::Scratch scratch;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "text/sentencepiece.h"
 #include "text/tokenizer_json.h"
 
 namespace adder {
@@ -31,8 +32,10 @@ std::string read_file(const fs::path& path) {
   return bytes;
 }
 
-std::unique_ptr<Tokenizer> parse(const std::string& bytes, const std::string& name) {
-  return parse_tokenizer_json(bytes, name);
+// A SentencePiece model begins with the key of its first piece, a line feed.
+bool is_json(std::string_view bytes, const fs::path& path) {
+  const size_t first = bytes.find_first_not_of(" \t\r\n");
+  return path.extension() == ".json" || (first != std::string_view::npos && bytes[first] == '{');
 }
 
 // Tokens that end a text, most telling first, for tokenizers whose files do not name one.
@@ -113,7 +116,9 @@ std::vector<int32_t> Tokenizer::encode_parts(std::span<const TextPart> parts, bo
 }
 
 std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& file) {
-  auto tokenizer = parse(read_file(file), file);
+  const std::string bytes = read_file(file);
+  auto tokenizer =
+      is_json(bytes, file) ? parse_tokenizer_json(bytes, file) : parse_sentencepiece(bytes, file);
   if (!tokenizer->eos_id()) guess_eos(*tokenizer);
   return tokenizer;
 }

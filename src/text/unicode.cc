@@ -159,6 +159,11 @@ bool is_white_space(char32_t c) {
 
 bool is_word_character(char32_t c) {
   if (c == 0x200c || c == 0x200d) return true;
+  // Enclosed letters are symbols by class but have the property Alphabetic.
+  if ((c >= 0x24b6 && c <= 0x24e9) || (c >= 0x1f130 && c <= 0x1f149) ||
+      (c >= 0x1f150 && c <= 0x1f169) || (c >= 0x1f170 && c <= 0x1f189)) {
+    return true;
+  }
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
   return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) ||
          category == UTF8PROC_CATEGORY_PC;

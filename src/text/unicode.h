@@ -43,6 +43,6 @@ std::string normalize_utf8(std::string_view text, NormalForm form);
 bool is_numeric(char32_t c);         // classes Nd, Nl, No
 bool is_punctuation(char32_t c);     // class P, and the ASCII symbols $ + < = > ^ ` | ~
 bool is_white_space(char32_t c);     // property White_Space
-bool is_word_character(char32_t c);  // classes L, M, Nd, Nl, Pc and the joiners: a regex's \w
+bool is_word_character(char32_t c);  // Alphabetic, M, Nd, Pc and the joiners: Rust's \w
 
 }  // namespace adder

@@ -98,6 +98,13 @@ inline std::string random_utf8(std::mt19937& rng, size_t characters) {
   return text;
 }
 
+// Few letters, so that merges of every length come up.
+inline std::string random_letters(std::mt19937& rng, size_t count) {
+  std::string letters(count, '\0');
+  for (char& c : letters) c = "eeetaoinsh r"[rng() % 12];
+  return letters;
+}
+
 inline std::string random_bytes(std::mt19937& rng, size_t count) {
   std::string bytes(count, '\0');
   for (char& c : bytes) c = static_cast<char>(rng());
