@@ -59,9 +59,9 @@ struct ModelConfig {
 
 // Where the tensors of a checkpoint are found.
 struct TensorNames {
-  std::string prefix;     // "backbone.", "model.backbone." or "model."
-  std::string embedding;  // full name
-  std::string lm_head;    // full name, stored or not
+  std::string prefix;           // "backbone.", "model.backbone." or "model."
+  std::string embedding;        // full name
+  std::string lm_head;          // full name, stored or not
   bool has_mixer_level = true;  // false: the old port's "layers.0.in_proj", without "mixer."
   std::string layer(int64_t i, std::string_view suffix) const;
 };

@@ -42,8 +42,12 @@ inline float weight_at(const Tensor& w, int64_t i, int64_t j) {
 
 // A state is carried in double, but rounded to float32 every so many rows of a piece, as it is at a
 // piece's end. So pieces cut there give the same bits as one piece: the promise of kSsdChunkAlign.
-inline bool state_is_rounded(int64_t row_of_piece) { return row_of_piece % kSsdChunkAlign == 0; }
-inline double rounded(double v) { return static_cast<double>(static_cast<float>(v)); }
+inline bool state_is_rounded(int64_t row_of_piece) {
+  return row_of_piece % kSsdChunkAlign == 0;
+}
+inline double rounded(double v) {
+  return static_cast<double>(static_cast<float>(v));
+}
 
 inline double silu(double v) {
   return v / (1.0 + std::exp(-v));
