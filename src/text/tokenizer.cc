@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "core/error.h"
+#include "text/read_file.h"
 #include "text/sentencepiece.h"
 #include "text/tokenizer_json.h"
 
@@ -14,23 +14,6 @@ namespace adder {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Larger than any tokenizer that is published (34 MB), and read in less than two seconds.
-constexpr uintmax_t kLargestFile = uintmax_t{64} << 20;
-
-std::string read_file(const fs::path& path) {
-  std::error_code error;
-  const uintmax_t size = fs::file_size(path, error);
-  if (error) fail(ErrorCode::kIo, "{}: {}", path.string(), error.message());
-  ADDER_CHECK(size <= kLargestFile, "{}: expected at most {} bytes, got {}", path.string(),
-              kLargestFile, size);
-  std::string bytes(size, '\0');
-  std::ifstream file(path, std::ios::binary);
-  if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) {
-    fail(ErrorCode::kIo, "{}: cannot be read", path.string());
-  }
-  return bytes;
-}
 
 // A SentencePiece model begins with the key of its first piece, a line feed.
 bool is_json(std::string_view bytes, const fs::path& path) {
