@@ -55,18 +55,20 @@ std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_r
   return Engine::load(options.model, engine);
 }
 
-std::vector<int32_t> parse_ids(const std::string& text) {
+std::vector<int32_t> parse_ids(std::string_view text) {
+  constexpr std::string_view kBlanks = " \t\r\n";
   std::vector<int32_t> ids;
   size_t begin = 0;
   while (begin <= text.size()) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    std::string_view entry = std::string_view(text).substr(begin, end - begin);
-    while (entry.starts_with(' ')) entry.remove_prefix(1);
-    while (entry.ends_with(' ') || entry.ends_with('\n')) entry.remove_suffix(1);
+    std::string_view entry = text.substr(begin, end - begin);
+    entry.remove_prefix(std::min(entry.find_first_not_of(kBlanks), entry.size()));
+    entry = entry.substr(0, entry.find_last_not_of(kBlanks) + 1);
     int32_t id = 0;
     const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), id);
     if (error != std::errc() || stop != entry.data() + entry.size()) {
-      bad_input("--tokens: expected ids separated by commas, got '{}'", entry);
+      bad_input("--tokens: expected ids separated by commas, got '{}' as number {}",
+                entry.substr(0, 40), ids.size() + 1);
     }
     ids.push_back(id);
     begin = end + 1;
@@ -99,6 +101,12 @@ std::atomic<bool> interrupted{false};
 
 }  // namespace
 
+std::vector<int32_t> read_ids(const std::string& value) {
+  if (value == "-") return parse_ids(read_stdin());
+  if (value.starts_with('@')) return parse_ids(read_file(value.substr(1)));
+  return parse_ids(value);
+}
+
 std::string read_stdin() {
   return read_all(STDIN_FILENO, "standard input");
 }
@@ -117,12 +125,18 @@ std::string read_file(const std::string& path) {
 }
 
 const std::atomic<bool>& watch_interrupt() {
+  interrupted.store(false);
   struct sigaction action = {};
   action.sa_handler = [](int) { interrupted.store(true); };
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one takes the default action
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
   return interrupted;
+}
+
+void forget_interrupt() {
+  ::signal(SIGINT, SIG_DFL);
+  ::signal(SIGTERM, SIG_DFL);
 }
 
 uint64_t peak_rss_bytes() {

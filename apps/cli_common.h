@@ -28,15 +28,19 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options);
 std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows = 1);
 
 // "1,2,3". Throws Error(kBadInput) naming the entry that is not an id.
-std::vector<int32_t> parse_ids(const std::string& text);
+std::vector<int32_t> parse_ids(std::string_view text);
+// The value of --tokens: ids, "-" for standard input, or "@FILE".
+std::vector<int32_t> read_ids(const std::string& value);
 
 bool stdin_is_terminal();
 bool stdout_is_terminal();
 std::string read_stdin();
 std::string read_file(const std::string& path);
 
-// Set by Ctrl-C from here on; a second Ctrl-C ends the program.
+// Set by Ctrl-C from here on; a second Ctrl-C ends the program. forget_interrupt() goes back to the
+// default action.
 const std::atomic<bool>& watch_interrupt();
+void forget_interrupt();
 
 uint64_t peak_rss_bytes();
 double seconds();

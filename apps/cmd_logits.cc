@@ -37,7 +37,7 @@ std::string npy_header(int64_t rows, int64_t cols) {
 }
 
 void logits(const LogitsOptions& o) {
-  const std::vector<int32_t> ids = cli::parse_ids(o.tokens);
+  const std::vector<int32_t> ids = cli::read_ids(o.tokens);
   const auto engine = cli::load_engine(o.model, 16);
   const std::vector<float> values = last_logits(*engine, ids, o.last);
   const int64_t vocab = engine->config().vocab_rows;
@@ -77,7 +77,8 @@ void add_logits(CLI::App& app) {
       app.add_subcommand("logits", "Raw float32 logits of the last positions of a prompt");
   c->footer("Rows are positions, columns are ids, padding of the vocabulary included.");
   c->add_option("model", o->model.model, "Model; without it the demo model")->type_name("MODEL");
-  c->add_option("--tokens", o->tokens, "Ids separated by commas")->required();
+  c->add_option("--tokens", o->tokens, "Ids separated by commas; @FILE or - for long lists")
+      ->required();
   c->add_option("--last", o->last, "How many positions")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -55,7 +55,7 @@ Prompt read_prompt(const RunOptions& o, const std::optional<std::string>& argume
   Prompt prompt;
   if (o.tokens) {
     if (argument) bad_input("--tokens: expected ids or a PROMPT, got both");
-    prompt.ids = cli::parse_ids(*o.tokens);
+    prompt.ids = cli::read_ids(*o.tokens);
     return prompt;
   }
   if (argument) {
@@ -200,7 +200,9 @@ void add_run(CLI::App& app) {
   c->add_flag("--ignore-eos", o->ignore_eos, "Go on after the end-of-text token");
   c->add_option("--logprobs", o->logprobs,
                 "With --json: list each token's K most probable alternatives");
-  c->add_option("--tokens", o->tokens, "Ids separated by commas instead of a text");
+  c->add_option(
+      "--tokens", o->tokens,
+      "Ids separated by commas instead of a text; @FILE or - (standard input) for long lists");
   cli::add_engine_options(*c, o->model);
   c->add_option("--state-in", o->state_in, "Continue from a saved state; PROMPT is what follows");
   c->add_option("--state-out", o->state_out, "Save the state after the answer");

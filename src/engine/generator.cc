@@ -137,7 +137,9 @@ void Sequence::accept(const Engine& engine, int32_t token) {
     first_token = seconds();
     phase = Phase::kDecode;
   }
-  if (engine.is_eos(token) && !request->ignore_eos) {
+  const auto& stops = request->stop_tokens;
+  if ((engine.is_eos(token) && !request->ignore_eos) ||
+      std::find(stops.begin(), stops.end(), token) != stops.end()) {
     result.finish = FinishReason::kStop;
     phase = Phase::kDone;
     return;

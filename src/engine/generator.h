@@ -56,7 +56,8 @@ struct GenerationRequest {
   std::vector<int32_t> prompt;  // what follows `conversation`; empty only if that is not
   int64_t max_tokens = 128;     // 0: only process the prompt
   SamplingOptions sampling;
-  std::vector<std::string> stop;  // needs a tokenizer
+  std::vector<std::string> stop;     // needs a tokenizer; stays in a kept conversation's state
+  std::vector<int32_t> stop_tokens;  // end like the model's own end-of-text token
   bool want_logprobs = false;
   int top_logprobs = 0;  // alternatives listed with each token when want_logprobs is set
   bool ignore_eos = false;

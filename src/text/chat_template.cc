@@ -183,15 +183,21 @@ std::vector<ChatSegment> render_chat(ChatTemplate chat, std::span<const ChatMess
   return renderer.take();
 }
 
-std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, ChatTemplate chat,
-                                 std::span<const ChatMessage> messages,
-                                 bool add_generation_prompt) {
-  ChatRenderOptions options{.add_generation_prompt = add_generation_prompt};
+ChatRenderOptions chat_render_options(const Tokenizer& tokenizer) {
+  ChatRenderOptions options;
   // Byte-level vocabularies were trained on "[INST]x"; the others on a blank behind the mark, which
   // most of their tokenizers put there themselves.
   options.blank_after_mark =
       tokenizer.strips_leading_space() && !tokenizer.adds_blank_after_special();
   if (tokenizer.eos_id()) options.eos = tokenizer.token_bytes(*tokenizer.eos_id());
+  return options;
+}
+
+std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, ChatTemplate chat,
+                                 std::span<const ChatMessage> messages,
+                                 bool add_generation_prompt) {
+  ChatRenderOptions options = chat_render_options(tokenizer);
+  options.add_generation_prompt = add_generation_prompt;
   const std::vector<ChatSegment> segments = render_chat(chat, messages, options);
   std::vector<TextPart> parts;
   parts.reserve(segments.size());

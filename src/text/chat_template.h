@@ -61,6 +61,9 @@ struct ChatRenderOptions {
 std::vector<ChatSegment> render_chat(ChatTemplate chat, std::span<const ChatMessage> messages,
                                      const ChatRenderOptions& options);
 
+// How this tokenizer's models spell the details above.
+ChatRenderOptions chat_render_options(const Tokenizer& tokenizer);
+
 // Rendered for this tokenizer and encoded, with bos where the tokenizer asks for it.
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, ChatTemplate chat,
                                  std::span<const ChatMessage> messages,
