@@ -72,7 +72,10 @@ GenerationResult ChatSession::ask(std::string message, GenerationRequest request
   GenerationResult answer = generate(engine_, request);
 
   messages_ = std::move(messages);
-  messages_.push_back({"assistant", answer.text});
+  // Where a template puts a blank in front of the answer, the model writes that blank itself.
+  const bool blank = template_ == ChatTemplate::kMistral || template_ == ChatTemplate::kFalcon;
+  messages_.push_back(
+      {"assistant", answer.text.substr(blank && answer.text.starts_with(' ') ? 1 : 0)});
   in_state_ = whole + answer.text;
   // The state has seen the stop string itself as well, which the next text does not repeat in the
   // same place; an answer that was cut off inside a character is not what the state has seen

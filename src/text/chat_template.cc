@@ -27,6 +27,7 @@ class Renderer {
       if (i > 0) mark("\n");
       words(messages[i].content);
     }
+    if (options_.add_generation_prompt && !messages.empty()) mark("\n");
   }
 
   void chatml(std::span<const ChatMessage> messages) {

@@ -29,7 +29,7 @@ TEST(ChatTemplate, Names) {
 
 TEST(ChatTemplate, RendersAllForms) {
   EXPECT_EQ(joined(render_chat(ChatTemplate::kPlain, kTalk, {})),
-            "Be brief.\nHi\nHello\nBye [/INST]");
+            "Be brief.\nHi\nHello\nBye [/INST]\n");
   EXPECT_EQ(joined(render_chat(ChatTemplate::kChatML, kTalk, {})),
             "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n"
             "<|im_start|>assistant\nHello<|im_end|>\n<|im_start|>user\nBye [/INST]<|im_end|>\n"
