@@ -25,16 +25,19 @@ constexpr std::array<std::string_view, 5> kWeightFiles = {
     "model.safetensors", "model.safetensors.index.json", "consolidated.safetensors",
     "pytorch_model.bin", "pytorch_model.bin.index.json"};
 
+// The bytes that tell what a file is.
 std::string_view first_text(std::span<const std::byte> bytes) {
   constexpr size_t kShown = 64;
   return {reinterpret_cast<const char*>(bytes.data()), std::min(kShown, bytes.size())};
 }
 
+// Unreadable counts as absent: the message then lists what was looked for.
 bool file_exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path, ignored);
 }
 
+// One file of weights, whatever its extension.
 TensorFile open_weights(const std::string& path) {
   auto mapping = MappedFile::open(path);
   const auto bytes = mapping->bytes();
@@ -56,6 +59,7 @@ TensorFile open_weights(const std::string& path) {
   return file;
 }
 
+// Throws with the list of names when a directory has none of them.
 std::string find_weights(const fs::path& directory) {
   for (const std::string_view name : kWeightFiles) {
     const fs::path candidate = directory / name;
@@ -87,6 +91,8 @@ std::string find_config(const fs::path& directory, const std::string& weights) {
             names[1], directory.empty() ? "." : directory.string());
 }
 
+// Names of files and tensors first. model_type alone says nothing: Codestral has "mamba" in
+// a Mamba-2 config, and the old port shares it with Hugging Face.
 Dialect detect_dialect(const Checkpoint::Tensors& tensors, const JsonValue& config) {
   const auto any_starts_with = [&](std::string_view prefix) {
     const auto it = tensors.lower_bound(prefix);
@@ -117,6 +123,7 @@ TensorFile open_shard(const std::string& path, const std::vector<std::string>& e
                       const std::string& index) {
   TensorFile file = open_weights(path);
   std::set<std::string_view> present;
+  // Tensors that the index leaves out are kept: the model decides whether it knows them.
   for (const StoredTensor& tensor : file.tensors) present.insert(tensor.name);
   for (const std::string& name : expected) {
     if (!present.contains(name)) {
@@ -182,6 +189,7 @@ Checkpoint Checkpoint::from_memory(std::span<const std::byte> safetensors, std::
   return out;
 }
 
+// A tensor in two shards is ambiguous: neither wins.
 void Checkpoint::add(TensorFile file) {
   for (StoredTensor& tensor : file.tensors) {
     const auto [it, is_new] = tensors_.try_emplace(tensor.name);

@@ -36,6 +36,7 @@ struct JsonValue::Node {
     const auto* pointer = std::get_if<ObjectPtr>(&value);
     return pointer != nullptr ? pointer->get() : nullptr;
   }
+  // Null when this is no object or has no such key. O(log n): an index has 100 000 keys.
   const Node* find(std::string_view key) const {
     const Object* object = this->object();
     if (object == nullptr) return nullptr;
@@ -66,6 +67,8 @@ class JsonValue::Builder : public nlohmann::json_sax<nlohmann::json> {
     return add({static_cast<int64_t>(v)});
   }
   bool number_float(number_float_t v, const string_t&) override { return add({v}); }
+  // Bare words were put in quotes by scan_json; their place among all strings tells them apart from
+  // words that the file itself quotes.
   bool string(string_t& v) override {
     const size_t ordinal = strings_++;
     if (next_bare_ < scan_.bare.size() && scan_.bare[next_bare_].string_ordinal == ordinal) {
@@ -84,6 +87,7 @@ class JsonValue::Builder : public nlohmann::json_sax<nlohmann::json> {
     std::get<Node::ObjectPtr>(open_.back().value)->keys.push_back(std::move(v));
     return true;
   }
+  // Sorting once finds duplicates and makes lookups fast, whatever the number of keys.
   bool end_object() override {
     auto& object = *std::get<Node::ObjectPtr>(open_.back().value);
     object.by_key.resize(object.keys.size());
@@ -117,6 +121,7 @@ class JsonValue::Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
  private:
+  // The parser's reason may quote bytes of the file.
   static std::string shorten(std::string_view reason) {
     const std::string text = printable(reason, 160);
     return text.substr(1, text.size() - 2);
@@ -177,6 +182,7 @@ JsonValue::JsonValue() {
 JsonValue::JsonValue(std::shared_ptr<const Document> document, const Node* node, std::string where)
     : document_(std::move(document)), node_(node), where_(std::move(where)) {}
 
+// "config.json: field 'ssm_cfg.d_state': expected an integer, got ...", the value cut to one line.
 void JsonValue::fail_type(std::string_view expected) const {
   constexpr size_t kShown = 60;
   std::string found = dump();
@@ -215,6 +221,7 @@ std::vector<std::string> JsonValue::keys() const {
   fail_type("an object");
 }
 
+// A value inside this one; `key` is a name or "[index]" and lengthens the path in messages.
 JsonValue JsonValue::child(const Node& node, std::string_view key) const {
   const std::string shown = printable(key);
   std::string where = where_.empty() || key.starts_with('[') ? where_ : where_ + ".";
@@ -271,6 +278,8 @@ int64_t JsonValue::as_int() const {
   fail_type("an integer");
 }
 
+// Infinity may come as a number (bare), as a word in quotes, or in transformers' {"__float__":
+// word}.
 double JsonValue::as_number() const {
   if (const auto* integer = node_->as<int64_t>()) return static_cast<double>(*integer);
   if (const auto* number = node_->as<double>()) return *number;

@@ -15,6 +15,7 @@ constexpr size_t kMaxStringBytes = size_t{16} << 20;
 constexpr size_t kMaxValues = 1'000'000;
 constexpr int kMaxDepth = 64;
 
+// Characters of numbers, literals and misspelt ones, so that "Infinity2" is one word, not two.
 bool is_word_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
          c == '+' || c == '.' || c == '_';
@@ -63,6 +64,7 @@ JsonScan scan_json(std::string_view source, const std::string& name) {
   scan.source = source;
   size_t strings = 0, values = 0, copied = 0;
   int depth = 0;
+  // Only strings, words and brackets matter here; whether they form JSON is the parser's business.
   for (size_t i = 0; i < source.size();) {
     const char c = source[i];
     if (c == '"') {

@@ -18,6 +18,7 @@ namespace {
   fail(ErrorCode::kIo, "{}: cannot {}: {}", path, action, std::generic_category().message(error));
 }
 
+// Closes the file on every way out; the mapping stays valid after that.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}

@@ -11,6 +11,7 @@ constexpr size_t kMaxNameBytes = 512;
 
 }  // namespace
 
+// Escape sequences would reach the terminal of whoever reads the message.
 std::string printable(std::string_view text, size_t limit) {
   std::string out = "'";
   for (const char c : text.substr(0, limit)) {

@@ -28,6 +28,7 @@ uint64_t read_u64_le(std::span<const std::byte> bytes) {
   return value;
 }
 
+// Quantised and complex types (F8_E4M3, F8_E5M2, U16, C64, ...) are left to a later format.
 DType parse_dtype(const std::string& text, const std::string& field) {
   constexpr std::array kKnown = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI8,
                                  DType::kU8,  DType::kI16, DType::kI32,  DType::kI64, DType::kBool};
@@ -39,6 +40,7 @@ DType parse_dtype(const std::string& text, const std::string& field) {
        printable(text));
 }
 
+// Dimensions as int64; a scalar has none. 8 are more than any checkpoint has, and bound the work.
 std::vector<int64_t> parse_shape(const JsonValue& entry, const std::string& field) {
   const auto dims = entry.get_array("shape");
   if (!dims) bad_input("{}: 'shape' is missing", field);
@@ -67,6 +69,7 @@ uint64_t byte_count(const std::vector<int64_t>& shape, DType dtype, const std::s
   return empty ? 0 : static_cast<uint64_t>(bytes);
 }
 
+// [begin, end) relative to the end of the header.
 Range parse_offsets(const JsonValue& entry, uint64_t data_bytes, const std::string& field) {
   const auto offsets = entry.get_array("data_offsets");
   if (!offsets || offsets->size() != 2) {
@@ -80,7 +83,8 @@ Range parse_offsets(const JsonValue& entry, uint64_t data_bytes, const std::stri
   return {static_cast<uint64_t>(begin), static_cast<uint64_t>(end)};
 }
 
-// Every byte of the data belongs to exactly one tensor.
+// Every byte of the data belongs to exactly one tensor. Sorted by (begin, end), each range must
+// begin where the one before ended; empty tensors sit on such a border.
 void check_cover(std::vector<std::pair<Range, const std::string*>> ranges, uint64_t data_bytes,
                  const std::string& file) {
   std::sort(ranges.begin(), ranges.end(), [](const auto& a, const auto& b) {
@@ -113,6 +117,7 @@ TensorFile read_safetensors(std::span<const std::byte> image, const std::string&
   }
   const auto header = image.subspan(kLengthBytes, header_bytes);
   const auto data = image.subspan(kLengthBytes + header_bytes);
+  // The parser bounds depth, count and strings, and refuses a name that appears twice.
   const JsonValue root = JsonValue::parse(
       {reinterpret_cast<const char*>(header.data()), header.size()}, name + " (header)");
   if (!root.is_object()) bad_input("{}: expected a JSON object as header", name);

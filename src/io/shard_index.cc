@@ -9,6 +9,7 @@
 namespace adder {
 namespace {
 
+// A hostile index could otherwise make the loader open any file of the machine.
 bool stays_in_directory(std::string_view file) {
   return is_sane_name(file) && file != "." && file != ".." && file.find('/') == file.npos &&
          file.find('\\') == file.npos;

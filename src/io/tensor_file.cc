@@ -14,6 +14,7 @@ int64_t StoredTensor::size() const {
 
 bool StoredTensor::is_contiguous() const {
   if (size() == 0) return true;
+  // The stride of an axis of length 1 is never used.
   int64_t expected = 1;
   for (size_t axis = shape.size(); axis-- > 0;) {
     if (shape[axis] != 1 && stride[axis] != expected) return false;
@@ -57,6 +58,7 @@ const std::byte* aligned_data(std::span<const std::byte> bytes, size_t alignment
                               std::vector<std::shared_ptr<const void>>& owners) {
   const bool aligned = reinterpret_cast<uintptr_t>(bytes.data()) % alignment == 0;
   if (aligned || bytes.empty()) return bytes.data();
+  // As large as the tensor, which lies in the file: never more memory than the file is long.
   auto copy = std::make_shared<Buffer>(allocate_host(bytes.size()));
   std::memcpy(copy->data(), bytes.data(), bytes.size());
   const auto* data = static_cast<const std::byte*>(copy->data());

@@ -20,6 +20,7 @@ using Kind = PickledData::Kind;
 using Ref = PickledData::Ref;
 using Value = PickledData::Value;
 
+// Keys under which training scripts put the state dict, beside epoch, optimizer and the like.
 constexpr std::array<std::string_view, 3> kNested = {"state_dict", "model_state_dict", "model"};
 constexpr std::string_view kPickleEntry = "data.pkl";
 
@@ -58,7 +59,7 @@ bool holds_tensor(const PickledData& data, Ref from, std::vector<bool>& seen) {
   return false;
 }
 
-// The dict whose values are the tensors.
+// The dict whose values are the tensors: the outermost, unless it has none and one of kNested does.
 const Value& find_state_dict(const PickledData& data, const std::string& name) {
   const Value& root = data.at(data.root());
   if (root.kind != Kind::kDict) bad_input("{}: expected a dict of tensors", name);
@@ -81,6 +82,7 @@ const Value& find_state_dict(const PickledData& data, const std::string& name) {
   return nested != nullptr ? *nested : root;
 }
 
+// Joins what the pickle says about the tensors with the storages in the zip.
 class TensorBuilder {
  public:
   TensorBuilder(const ZipArchive& zip, const PickledData& data, std::string root, std::string name)
@@ -96,6 +98,8 @@ class TensorBuilder {
   const std::string root_, name_;
 };
 
+// The bytes of a tensor's storage. The pickle has checked the tensor against the size it claims for
+// the storage; here the claim itself is checked.
 std::span<const std::byte> TensorBuilder::storage(const PickledTensor& tensor,
                                                   const std::string& field) const {
   const std::string entry_name = root_ + "data/" + std::string(tensor.storage_key);

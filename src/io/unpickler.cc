@@ -18,10 +18,12 @@ using Kind = PickledData::Kind;
 using Ref = PickledData::Ref;
 using Value = PickledData::Value;
 
-constexpr size_t kMaxPickleBytes = size_t{64} << 20;  // some 300 bytes a tensor: 200 000 tensors
-constexpr size_t kMaxValues = 1'000'000;              // of 64 bytes each
-constexpr size_t kMaxItems = 4'000'000;               // entries of all containers together
-constexpr size_t kMaxTensors = 200'000;               // of up to 300 bytes each
+// Bounds on what a hostile pickle can make this allocate: about 100 MB in all. A real one has some
+// 20 values and 170 bytes a tensor.
+constexpr size_t kMaxPickleBytes = size_t{64} << 20;
+constexpr size_t kMaxValues = 1'000'000;  // of 64 bytes each
+constexpr size_t kMaxItems = 4'000'000;   // entries of all containers together
+constexpr size_t kMaxTensors = 200'000;   // of up to 300 bytes each
 constexpr size_t kMaxStack = 1'000'000;
 constexpr size_t kMaxMarks = 1'000;  // one for each level of nesting
 constexpr size_t kMaxRank = 8;
@@ -33,6 +35,8 @@ struct StorageClass {
   std::string_view name;
   DType dtype;
 };
+// Names of the classes in module torch; files written on a GPU before PyTorch 1.11 say torch.cuda.
+// An untyped storage counts its size in bytes.
 constexpr std::array kStorages = {
     StorageClass{"FloatStorage", DType::kF32},     StorageClass{"HalfStorage", DType::kF16},
     StorageClass{"BFloat16Storage", DType::kBF16}, StorageClass{"DoubleStorage", DType::kF64},
@@ -68,6 +72,9 @@ std::optional<Value> known_global(std::string_view module, std::string_view name
 
 }  // namespace
 
+// The stack machine. Values live in data_.values_ and never move out of it; stack, memo and
+// containers hold their indices. That makes sharing and cycles free of ownership, and freeing them
+// free of recursion.
 class Unpickler {
  public:
   Unpickler(std::span<const std::byte> pickle, const std::string& name)
@@ -126,7 +133,8 @@ PickledData Unpickler::run() {
   return std::move(data_);
 }
 
-// Opcode names as in Python's pickletools.
+// Opcode names as in Python's pickletools. Left out on purpose, hence refused: whatever makes an
+// object or calls something (INST, OBJ, NEWOBJ, EXT), sets, protocols 0 and 1, out-of-band buffers.
 bool Unpickler::step(uint8_t opcode) {
   switch (opcode) {
     case 0x80:  // PROTO
@@ -174,8 +182,8 @@ bool Unpickler::step(uint8_t opcode) {
       push({.kind = Kind::kFloat, .number = std::bit_cast<double>(bits)});
       break;
     }
-    case 'U':   // SHORTBINSTRING
-    case 0x8c:  // SHORTBINUNICODE
+    case 'U':   // SHORT_BINSTRING
+    case 0x8c:  // SHORT_BINUNICODE
       push_text(Kind::kString, reader_.u8());
       break;
     case 'T':  // BINSTRING
@@ -185,7 +193,7 @@ bool Unpickler::step(uint8_t opcode) {
     case 0x8d:  // BINUNICODE8
       push_text(Kind::kString, reader_.u64());
       break;
-    case 'C':  // SHORTBINBYTES
+    case 'C':  // SHORT_BINBYTES
       push_text(Kind::kBytes, reader_.u8());
       break;
     case 'B':  // BINBYTES
@@ -194,7 +202,7 @@ bool Unpickler::step(uint8_t opcode) {
     case 0x8e:  // BINBYTES8
       push_text(Kind::kBytes, reader_.u64());
       break;
-    case ')':  // EMPTYTUPLE
+    case ')':  // EMPTY_TUPLE
       push({.kind = Kind::kTuple});
       break;
     case 't': {  // TUPLE
@@ -208,7 +216,7 @@ bool Unpickler::step(uint8_t opcode) {
     case 0x87:  // TUPLE3
       push_tuple(opcode - size_t{0x84});
       break;
-    case ']':  // EMPTYLIST
+    case ']':  // EMPTY_LIST
       push({.kind = Kind::kList});
       break;
     case 'a': {  // APPEND
@@ -221,7 +229,7 @@ bool Unpickler::step(uint8_t opcode) {
       add_items(top(), items, Kind::kList);
       break;
     }
-    case '}':  // EMPTYDICT
+    case '}':  // EMPTY_DICT
       push({.kind = Kind::kDict});
       break;
     case 's': {  // SETITEM
@@ -237,7 +245,7 @@ bool Unpickler::step(uint8_t opcode) {
     case 'q':  // BINPUT
       memoize(reader_.u8());
       break;
-    case 'r':  // LONGBINPUT
+    case 'r':  // LONG_BINPUT
       memoize(reader_.u32());
       break;
     case 0x94:  // MEMOIZE
@@ -246,7 +254,7 @@ bool Unpickler::step(uint8_t opcode) {
     case 'h':  // BINGET
       recall(reader_.u8());
       break;
-    case 'j':  // LONGBINGET
+    case 'j':  // LONG_BINGET
       recall(reader_.u32());
       break;
     case 'c': {  // GLOBAL
@@ -254,7 +262,7 @@ bool Unpickler::step(uint8_t opcode) {
       push_global(module, reader_.line(kMaxLine));
       break;
     }
-    case 0x93: {  // STACKGLOBAL
+    case 0x93: {  // STACK_GLOBAL
       const Value& name = data_.at(pop());
       const Value& module = data_.at(pop());
       if (name.kind != Kind::kString || module.kind != Kind::kString) {
@@ -278,6 +286,7 @@ bool Unpickler::step(uint8_t opcode) {
   return true;
 }
 
+// Every new value passes here, so this is where their number is bounded.
 Ref Unpickler::push(Value value) {
   if (data_.values_.size() >= kMaxValues || items_ > kMaxItems) {
     malformed("more than {} values", kMaxValues);
@@ -306,6 +315,7 @@ Ref Unpickler::pop() {
   return ref;
 }
 
+// The values since the last mark, which goes with them.
 std::vector<Ref> Unpickler::pop_to_mark() {
   if (marks_.empty()) malformed("an operation without its mark");
   const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
@@ -328,6 +338,8 @@ Value& Unpickler::container(Ref ref, Kind kind, std::string_view what) {
   return value;
 }
 
+// The entries of one container may come from the memo, so that they cost no new values: they have a
+// bound of their own.
 void Unpickler::add_items(Ref ref, const std::vector<Ref>& items, Kind kind) {
   Value& value = container(ref, kind, kind == Kind::kDict ? "dict" : "list");
   if (kind == Kind::kDict && items.size() % 2 != 0) malformed("a dict key without its value");
@@ -367,6 +379,7 @@ void Unpickler::push_long() {
   push_int(static_cast<int64_t>(bits));
 }
 
+// The gate: a class or function comes into being nowhere else, and only a few names pass.
 void Unpickler::push_global(std::string_view module, std::string_view name) {
   auto global = known_global(module, name);
   if (!global) {
@@ -392,6 +405,7 @@ void Unpickler::load_storage() {
         .text = data_.at(id.items[2]).text});
 }
 
+// "Call this with these arguments": three things can be meant, and none of them is called.
 void Unpickler::reduce() {
   const Ref arguments_ref = pop();
   const Ref callable = pop();
@@ -430,6 +444,7 @@ int64_t Unpickler::integer(Ref ref, std::string_view what) const {
   return value.integer;
 }
 
+// A shape or a stride.
 std::vector<int64_t> Unpickler::integers(Ref tuple, std::string_view what) const {
   const Value& value = data_.at(tuple);
   if (value.kind != Kind::kTuple) malformed("expected a tuple for {}", what);
@@ -444,6 +459,7 @@ std::vector<int64_t> Unpickler::integers(Ref tuple, std::string_view what) const
   return out;
 }
 
+// Only describes the tensor; the storage's bytes are looked up by whoever has the container.
 // _rebuild_tensor_v2(storage, offset, shape, stride, requires_grad, hooks[, metadata]).
 Ref Unpickler::rebuild_tensor(const Value& arguments) {
   if (arguments.items.size() < 4 || data_.at(arguments.items[0]).kind != Kind::kStorage) {

@@ -13,18 +13,21 @@
 namespace adder {
 namespace {
 
+// "PK" and two more bytes, read as little-endian numbers.
 constexpr uint32_t kLocalSignature = 0x04034b50;
 constexpr uint32_t kCentralSignature = 0x02014b50;
 constexpr uint32_t kEndSignature = 0x06054b50;
 constexpr uint32_t kEnd64Signature = 0x06064b50;
 constexpr uint32_t kLocator64Signature = 0x07064b50;
-constexpr size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kLocator64Bytes = 20;
+// Lengths of the records without their names, extra fields and comments.
+constexpr size_t kCentralBytes = 46, kEndBytes = 22, kLocator64Bytes = 20;
 constexpr uint16_t kZip64Extra = 1;
 constexpr uint32_t kSee64 = 0xffffffff;  // "the value stands in the zip64 extra field"
 constexpr uint16_t kFlagEncrypted = 1 << 0, kFlagSizesFollow = 1 << 3, kFlagStrong = 1 << 6;
 constexpr uint64_t kMaxEntries = 1 << 18;  // 262144; a checkpoint has one per tensor
 
-// The end record stands last, behind it only its comment of at most 65535 bytes.
+// The end record stands last, behind it only its comment of at most 65535 bytes. A signature inside
+// that comment is passed over: its comment length would not reach exactly the end of the file.
 size_t find_end_record(std::span<const std::byte> image, const std::string& name) {
   if (image.size() >= kEndBytes) {
     const size_t last = image.size() - kEndBytes;
@@ -43,6 +46,7 @@ struct Directory {
   uint64_t offset, bytes, entries;
 };
 
+// The record of large archives; its counts and offsets have 64 bits.
 Directory read_end64(std::span<const std::byte> image, uint64_t at, const std::string& name) {
   if (at > image.size()) bad_input("{}: zip64 end record lies outside the file", name);
   ByteReader record(image.subspan(static_cast<size_t>(at)), name);
@@ -60,6 +64,7 @@ Directory read_end64(std::span<const std::byte> image, uint64_t at, const std::s
   return out;
 }
 
+// A locator in front of the end record says that a zip64 record counts instead of it.
 Directory read_end(std::span<const std::byte> image, const std::string& name) {
   const size_t at = find_end_record(image, name);
   if (at >= kLocator64Bytes) {
@@ -86,6 +91,7 @@ Directory read_end(std::span<const std::byte> image, const std::string& name) {
   return out;
 }
 
+// What a local header and a directory entry have in common.
 struct Header {
   uint16_t flags = 0, method = 0;
   uint32_t crc = 0;
@@ -110,6 +116,7 @@ void apply_zip64(std::string_view extra, Header& header, bool has_offset,
   }
 }
 
+// One entry of the directory, which is the authority on sizes; only stored entries pass.
 Header read_central(ByteReader& reader, const std::string& name) {
   if (reader.u32() != kCentralSignature) bad_input("{}: damaged zip directory", name);
   Header header;
@@ -173,6 +180,7 @@ uint64_t check_local(std::span<const std::byte> image, const Header& central,
 
 }  // namespace
 
+// Bytewise with a table: it only runs over descriptions of some 100 kB.
 uint32_t crc32(std::span<const std::byte> bytes) {
   static constexpr auto kTable = [] {
     std::array<uint32_t, 256> table{};
@@ -218,6 +226,7 @@ ZipArchive ZipArchive::parse(std::span<const std::byte> image, const std::string
     }
   }
   if (!reader.at_end()) bad_input("{}: bytes left over in the zip directory", name);
+  // Two entries that share bytes never occur, and copies of unaligned storages would add up.
   std::sort(ranges.begin(), ranges.end());
   for (size_t i = 1; i < ranges.size(); ++i) {
     if (ranges[i].first < ranges[i - 1].second) bad_input("{}: zip entries overlap", name);

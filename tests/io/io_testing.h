@@ -22,9 +22,9 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-// Appends `count` bytes of a little-endian number.
+// Appends `count` bytes of a little-endian number; more than 8 are zero.
 inline void put(std::string& out, uint64_t value, size_t count) {
-  for (size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i));
+  for (size_t i = 0; i < count; ++i) out += static_cast<char>(i < 8 ? value >> (8 * i) : 0);
 }
 
 // A copy whose begin has the given remainder modulo 64.

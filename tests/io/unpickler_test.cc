@@ -22,9 +22,10 @@ std::string proto(std::string_view opcodes) {
 
 TEST(Unpickler, ReadsPlainData) {
   // [None, True, False, -5, 200, 40000, 1.5, "text", b"\x01", (1,), {"k": -2}]
-  const PickledData data = load(
-      proto("](N\x88\x89J\xfb\xff\xff\xffK\xc8M\x40\x9cG\x3f\xf8\0\0\0\0\0\0X\4\0\0\0textC\1\1K\1"
-            "\x85}X\1\0\0\0k\x8a\1\xfese."sv));
+  const std::string pickle = proto(
+      "](N\x88\x89J\xfb\xff\xff\xffK\xc8M\x40\x9cG\x3f\xf8\0\0\0\0\0\0X\4\0\0\0textC\1\1K\1"
+      "\x85}X\1\0\0\0k\x8a\1\xfese."sv);
+  const PickledData data = load(pickle);  // its strings point into the pickle
   const auto& list = data.at(data.root());
   ASSERT_EQ(list.kind, Kind::kList);
   ASSERT_EQ(list.items.size(), 11u);
