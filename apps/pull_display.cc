@@ -67,6 +67,7 @@ void PullDisplay::clear() {
 }
 
 double PullDisplay::speed(int64_t received, Clock::time_point now) {
+  // Over a window: an average since the start hides a stall, single chunks jump.
   samples_.emplace_back(now, received);
   while (samples_.size() > 2 && now - samples_.front().first > kSpeedWindow) samples_.pop_front();
   const double elapsed = duration<double>(now - samples_.front().first).count();
@@ -108,6 +109,7 @@ void PullDisplay::update(const PullProgress& progress) {
   }
   if (!terminal_ || now - start_ < kQuietStart || now - last_ < kRedraw) return;
   last_ = now;
+  // A line that wraps could not be rewritten.
   const std::string line = status_line(progress, now).substr(0, terminal_width() - 1);
   fmt::print(stderr, "\r{}\x1b[K", line);
   std::fflush(stderr);

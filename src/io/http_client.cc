@@ -30,6 +30,7 @@ using Easy = std::unique_ptr<CURL, EasyFree>;
 using HeaderList = std::unique_ptr<curl_slist, ListFree>;
 using Url = std::unique_ptr<CURLU, UrlFree>;
 
+// curl_global_init is not thread-safe; a function's static is.
 void init_curl_once() {
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) fail(ErrorCode::kInternal, "libcurl: {}", curl_easy_strerror(code));
@@ -53,10 +54,12 @@ std::string join_url(const std::string& base, const std::string& location) {
   return url_part(url, CURLUPART_URL, 0);
 }
 
+// 300 and 304 have no single place to go to.
 bool is_redirect(long status) {
   return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
+// Failures of a moment. A bad certificate or a malformed address stays what it is.
 bool may_retry(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -97,6 +100,7 @@ struct Transfer {
     return is_redirect(status) && headers().count("location") != 0;
   }
 
+  // Tells the caller the status and headers, once: at the first byte of the body or at its end.
   void announce() {
     if (announced) return;
     announced = true;
@@ -110,6 +114,7 @@ struct Transfer {
   }
 };
 
+// One header line per call, line break included. Returning less than `bytes` ends the transfer.
 size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const size_t bytes = size * count;
@@ -169,6 +174,7 @@ struct HttpClient::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
+  // curl_easy_perform would see the flag only once a second; a poll loop bounds that by 0.1 s.
   // Nothing: cancelled.
   std::optional<CURLcode> drive(CURL* easy, const std::atomic<bool>* cancel) {
     struct Added {
@@ -230,9 +236,11 @@ HttpResult HttpClient::get(const HttpRequest& request, const OnResponse& on_resp
     }
     curl_easy_setopt(easy.get(), CURLOPT_URL, result.response.url.c_str());
     curl_easy_setopt(easy.get(), CURLOPT_PROTOCOLS_STR, "http,https");
+    // Followed below: libcurl would hide the first hop's headers, and the token's way is ours.
     curl_easy_setopt(easy.get(), CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers.get());
     curl_easy_setopt(easy.get(), CURLOPT_USERAGENT, "adder/0.1");
+    // Signals belong to the program.
     curl_easy_setopt(easy.get(), CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, detail.data());
     curl_easy_setopt(easy.get(), CURLOPT_BUFFERSIZE, kReceiveBuffer);
@@ -293,6 +301,7 @@ std::string url_origin(const std::string& text) {
   if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) {
     bad_input("address '{}': expected {}", text, scheme_form);
   }
+  // libcurl fills in "http" for an address without a scheme and accepts many more schemes.
   const std::string scheme = url_part(url, CURLUPART_SCHEME, 0);
   if (scheme != "http" && scheme != "https") {
     bad_input("address '{}': expected {}", text, scheme_form);

@@ -88,12 +88,14 @@ class Pull {
       record_ = *manifest;
       return result(unavailable.what());
     }
+    // The journal comes second: it is the younger of the two.
     record_ = {repo_, options_.revision, listing_.commit, {}};
     for (const auto& old : {manifest, journal}) {
       if (old) keep_current(*old);
     }
     Selection selection = select_files(listing_, options_.include, repo_);
     plan_ = selection.files;
+    // By index: an index file adds its shards to the plan.
     for (size_t i = 0; i < plan_.size(); ++i) {
       ensure(plan_[i]);
       if (plan_[i] == selection.index) plan_shards(selection.index);
@@ -127,6 +129,7 @@ class Pull {
   }
 
   static bool is_current(const PulledFile& file, const ListedFile& listed, bool same_commit) {
+    // The strongest statement that both sides make decides.
     if (listed.size && *listed.size != file.size) return false;
     if (!listed.sha256.empty()) return file.sha256 == listed.sha256;
     if (!listed.version.empty() && !file.version.empty()) return file.version == listed.version;
@@ -138,6 +141,7 @@ class Pull {
     if (record_.files.count(name) != 0 || adopt(name, listed)) return;
     check_space();
     const FileGoal goal{name, listed.size, listed.sha256, listed.version};
+    // By commit, so that a push in the middle cannot mix two revisions.
     const std::string commit = use_commit_ ? listing_.commit : "";
     try {
       download(goal, repo_, commit.empty() ? options_.revision : commit);
@@ -207,6 +211,7 @@ class Pull {
   }
 
   void download(const FileGoal& goal, const std::string& repo, const std::string& revision) {
+    // FileDownload counts its own bytes; the display wants those of the whole pull.
     const int64_t received_before = progress_.received;
     progress_.file = goal.name;
     FileDownload file(
@@ -222,6 +227,7 @@ class Pull {
           "/" + repo + "/resolve/" + url_escape(revision) + "/" + url_escape(goal.name, "/"),
           repo + ": " + goal.name, file);
     }
+    // In this order a crash leaves at worst a verified file that nobody has recorded.
     begin_changes();
     const PulledFile pulled = file.finish();
     record_.files[goal.name] = pulled;
@@ -266,6 +272,7 @@ class Pull {
     progress_.file = name;
     progress_.file_done = done;
     progress_.file_total = total;
+    // Planned files count as done when they are in the record; one unknown size hides the total.
     progress_.done = done;
     progress_.total = total;
     for (const std::string& planned : plan_) {
@@ -298,6 +305,7 @@ class Pull {
 }  // namespace
 
 PullResult pull(const std::string& repo, const PullOptions& options) {
+  // A malformed name is told even when a directory is given: it becomes part of an address.
   const std::string cache = options.directory.empty() ? pulled_directory(repo) : "";
   if (!is_repo_name(repo)) pulled_directory(repo);  // throws
   if (options.revision.empty()) bad_input("revision: expected a branch, tag or commit, got ''");

@@ -34,6 +34,7 @@ std::string model_in(const std::string& repo, const std::string& directory) {
     other_weights = other_weights || name.ends_with(".safetensors") || name.ends_with(".bin") ||
                     name.ends_with(".pt");
   }
+  // Safetensors and pickles are loaded by directory, with the config that lies beside them.
   if (gguf.empty() || other_weights) return directory;
   if (gguf.size() > 1) {
     bad_input("{}: holds {} GGUF files; name one, e.g. {}/{}", repo, gguf.size(), directory,
@@ -86,6 +87,7 @@ std::string resolve_model_path(const std::string& argument) {
   if (const std::optional<std::string> directory = find_pulled(argument)) {
     return model_in(argument, *directory);
   }
+  // The journal stands for an interrupted download.
   const bool started = fs::exists(pulled_directory(argument) + "/" + kJournalName, error);
   bad_input("{}: no such path, and the repository of this name is {}; run: adder pull {}", argument,
             started ? "not completely downloaded" : "not downloaded", argument);

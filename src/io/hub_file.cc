@@ -32,6 +32,7 @@ std::string strong_etag(const std::string& text) {
   return text;
 }
 
+// Digits only: "-1", "+1" and " 1" are no counts.
 std::optional<int64_t> parse_count(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -124,6 +125,8 @@ FileDownload::~FileDownload() {
   if (fd_ >= 0) close(fd_);
 }
 
+// Bytes are kept when nothing speaks against them: their record is readable and neither hash,
+// version nor size contradicts the list. The tag is compared when the server has answered.
 void FileDownload::take_up_part() {
   std::error_code error;
   if (!fs::is_regular_file(part_, error)) return;
@@ -150,6 +153,7 @@ void FileDownload::take_up_part() {
   if (total_ < 0) total_ = recorded_total;
   etag_ = etag;
 
+  // The hash covers the file from its first byte on, so these bytes are read once more.
   open_part();
   std::vector<std::byte> block(kReadBlock);
   while (done_ < size) {
@@ -163,6 +167,7 @@ void FileDownload::take_up_part() {
   }
 }
 
+// Without a hash a full-length part may still be of another version: then the server is asked.
 bool FileDownload::has_everything() {
   return fd_ >= 0 && total_ >= 0 && done_ == total_ && !sha256_.empty();
 }
@@ -219,9 +224,10 @@ HubSink::Verdict FileDownload::on_response(const HttpResponse& response) {
   const std::string transfer = response.header("transfer-encoding");
   std::optional<int64_t> announced = parse_count(response.header("content-length"));
   length_is_sure_ = announced.has_value() || transfer.find("chunked") != std::string::npos;
-
-  if (response.status == 206)
+  if (response.status == 206) {
     announced = parse_content_range(response.header("content-range")).total;
+    length_is_sure_ = false;  // a server may hand out a piece of the range only
+  }
 
   // Contradictions are told before NAME.part is touched: an earlier one survives them.
   for (const std::optional<int64_t>& size : {offer.linked_size, announced}) {
@@ -239,18 +245,21 @@ HubSink::Verdict FileDownload::on_response(const HttpResponse& response) {
          goal_.sha256, offer.sha256);
   }
 
+  // 200 to a range request: the server knows no ranges and sends all of it.
   const bool continues = response.status == 206 && continues_part(response, offer);
   if (!continues) start_over();
   if (response.status == 206 && !continues) return Verdict::kAgain;
   if (total_ < 0) total_ = offer.linked_size ? *offer.linked_size : announced.value_or(-1);
   if (sha256_.empty()) sha256_ = offer.sha256;
   etag_ = offer.tag;
+  // Before the first byte: a part without its record is worthless after a crash.
   write_record();
   return Verdict::kTake;
 }
 
 void FileDownload::on_body(std::span<const std::byte> bytes) {
   const auto count = static_cast<int64_t>(bytes.size());
+  // Stops a server that sends without end.
   if (total_ >= 0 && count > total_ - done_) wrong_size(done_ + count);
   for (size_t written = 0; written < bytes.size();) {
     const ssize_t got = pwrite(fd_, bytes.data() + written, bytes.size() - written,
@@ -293,6 +302,7 @@ PulledFile FileDownload::finish() {
     remove_part();
     fail(ErrorCode::kIo, "{}: SHA-256: expected {}, found {}", path_, sha256_, pulled.sha256);
   }
+  // The name must not appear before the bytes are safe, also when the machine loses power.
   if (fsync(fd_) != 0) cannot_write(errno);
   close(fd_);
   fd_ = -1;

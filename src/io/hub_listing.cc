@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kMaxFileSize = int64_t{1} << 50;  // 1 PiB: more is a lie, and sums stay in range
 
+// What the loaders read beside the weights.
 constexpr std::array kSmallFiles = {
     "config.json",           "generation_config.json",  "tokenizer.json",
     "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja"};
@@ -32,6 +33,7 @@ bool is_tokenizer(std::string_view name) {
          name.starts_with("tokenizer.model.");
 }
 
+// Told by the suffix alone: --include may name any file.
 bool is_weights(std::string_view name) {
   return name.ends_with(".safetensors") || name.ends_with(".bin") || name.ends_with(".pt") ||
          name.ends_with(".gguf");
@@ -85,6 +87,7 @@ RepoListing parse_listing(std::string_view text, const std::string& where) {
     }
     ListedFile& file = listing.files[name];
     file.size = checked_size(sibling.get_int("size"), where, name);
+    // Git's blob id of a large file is that of its pointer; the SHA-256 below replaces it.
     file.version = sibling.get_string("blobId").value_or("");
     const auto lfs = sibling.get_object("lfs");
     if (!lfs) continue;
@@ -124,6 +127,7 @@ Selection select_files(const RepoListing& listing, const std::vector<std::string
     if (!matched) bad_input("{}: no file matches '{}'", where, pattern);
   }
 
+  // Small files first: what is wrong with them shows before gigabytes have come in.
   Selection selection;
   for (const char* name : kSmallFiles) {
     if (has(name)) selection.files.emplace_back(name);
@@ -136,6 +140,7 @@ Selection select_files(const RepoListing& listing, const std::vector<std::string
                             std::any_of(selection.files.begin(), selection.files.end(),
                                         [](const std::string& name) { return is_tokenizer(name); });
 
+  // One form only: the same weights as safetensors and as a pickle would double the download.
   std::string weights;
   bool needs_config = true;
   if (std::any_of(extra.begin(), extra.end(), is_weights)) {

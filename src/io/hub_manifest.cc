@@ -35,6 +35,7 @@ std::string read_text_file(const std::string& file, int64_t max_bytes) {
 }
 
 void write_text_file(const std::string& file, const std::string& text) {
+  // In the same directory, or rename() could not replace the file in one step.
   const std::string temporary = file + ".tmp";
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   bool good = fd >= 0;
@@ -73,6 +74,7 @@ std::optional<Manifest> read_manifest(const std::string& file) {
     const auto files = json.get_array("files");
     for (const JsonValue& entry : files.value_or(std::vector<JsonValue>{})) {
       const std::string name = entry.get_string("name").value_or("");
+      // Files named here may be removed later; a directory may have come from somebody else.
       if (!is_inside_path(name)) return std::nullopt;
       manifest.files[name] = {
           entry.get_int("size").value_or(-1), entry.get_string("sha256").value_or(""),

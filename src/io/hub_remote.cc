@@ -81,6 +81,7 @@ void HubRemote::get(const std::string& path, const std::string& what, HubSink& s
   int64_t mark = sink.bytes_received();
   for (;;) {
     check_cancel();
+    // The sink hears of answers that carry the file; others are judged here by their status.
     HubSink::Verdict verdict = HubSink::Verdict::kTake;
     const auto on_response = [&](const HttpResponse& response) {
       if (response.status != 200 && response.status != 206 && response.status != 416) return false;
@@ -113,6 +114,7 @@ void HubRemote::get(const std::string& path, const std::string& what, HubSink& s
         refuse(result.response, what);
       }
     }
+    // A long download over a bad line may break many times, as long as it moves.
     if (sink.bytes_received() - mark >= kProgressBytes) {
       mark = sink.bytes_received();
       attempt = 0;
@@ -135,10 +137,12 @@ void HubRemote::pause(const std::string& reason, int attempt, int64_t asked_s) {
   if (asked_s > retry_.longest_asked_s) {
     throw HubUnavailable(fmt::format("{}; the server asks to come back in {} s", reason, asked_s));
   }
+  // first_pause * 2^(attempt - 1), at most longest_pause, at least what the server asks for.
   int64_t wait = retry_.first_pause_ms;
   for (int i = 1; i < attempt && wait < retry_.longest_pause_ms; ++i) wait *= 2;
   wait = std::max<int64_t>(std::min<int64_t>(wait, retry_.longest_pause_ms), asked_s * 1000);
   if (on_pause_) on_pause_(reason, static_cast<int>(wait));
+  // Slept in slices of 50 ms, so that Ctrl-C is seen.
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(wait);
   while (std::chrono::steady_clock::now() < end) {
     check_cancel();
@@ -152,6 +156,7 @@ void HubRemote::refuse(const HttpResponse& response, const std::string& what) co
   const std::string code = response.header("x-error-code");
   const char* token = token_.empty() ? "set HF_TOKEN to a token that may read it"
                                      : "the token in HF_TOKEN may not read it";
+  // The Hub answers 401, not 404, for a repository that does not exist when no token is sent.
   switch (response.status) {
     case 401:
     case 403:

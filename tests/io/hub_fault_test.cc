@@ -72,6 +72,18 @@ TEST_F(HubFaultTest, ABodyWithoutLengthThatEndsEarlyIsContinued) {
   EXPECT_EQ(store_ranges(), (Strings{"", "bytes=1000-"}));
 }
 
+TEST_F(HubFaultTest, RangesMayComeInPieces) {
+  hub_.tamper_store = [](const HttpTestRequest& request, int, HttpTestResponse& response) {
+    if (request.header("range").empty()) response.cut_after = 100000;
+    if (request.header("range") != "bytes=100000-") return;
+    response.body.resize(50000);
+    response.set("Content-Range", "bytes 100000-149999/300000");
+  };
+  pull_model();
+  expect_complete();
+  EXPECT_EQ(store_ranges(), (Strings{"", "bytes=100000-", "bytes=150000-"}));
+}
+
 TEST_F(HubFaultTest, TheNextRunContinuesTheLast) {
   interrupt_after(123457);
   EXPECT_EQ(find_pulled("owner/model"), std::nullopt);
