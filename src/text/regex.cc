@@ -3,7 +3,9 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <vector>
 
 #include "core/error.h"
@@ -199,8 +201,7 @@ Regex::Searcher::Searcher(const Regex& regex) : regex_(regex), state_(new State{
   state_->context = pcre2_match_context_create(nullptr);
   ADDER_CHECK(state_->data != nullptr && state_->context != nullptr, "{}: out of memory",
               regex.where_);
-  pcre2_set_match_limit(state_->context, 20'000'000);  // steps of backtracking, about a second
-  pcre2_set_heap_limit(state_->context, 64 * 1024);    // KiB
+  pcre2_set_heap_limit(state_->context, 64 * 1024);  // KiB
 }
 
 Regex::Searcher::~Searcher() {
@@ -210,6 +211,10 @@ Regex::Searcher::~Searcher() {
 
 std::optional<Match> Regex::Searcher::find(std::string_view text, size_t from) {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
+  // Useful patterns take a bounded number of steps of backtracking for each byte.
+  const size_t steps = 200'000 + 64 * text.size();
+  pcre2_set_match_limit(state_->context,
+                        static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
   uint32_t options = PCRE2_NO_UTF_CHECK | PCRE2_NOTEMPTY;
   int count = pcre2_match(regex_.code_->code, subject, text.size(), from, options, state_->data,
                           state_->context);
