@@ -95,8 +95,7 @@ void add_chat(CLI::App& app) {
       ->capture_default_str();
   cli::add_sampling_options(*c, o->sampling);
   c->add_option("--stop", o->stop, "End an answer before this text; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   cli::add_engine_options(*c, o->model);
   c->add_flag("--stats", o->stats, "Print token counts to standard error");
   c->callback([o] { chat(*o); });

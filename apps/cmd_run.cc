@@ -195,8 +195,7 @@ void add_run(CLI::App& app) {
       ->capture_default_str();
   cli::add_sampling_options(*c, o->sampling);
   c->add_option("--stop", o->stop, "End before this text; may be given several times")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->allow_extra_args(false);
   c->add_flag("--ignore-eos", o->ignore_eos, "Go on after the end-of-text token");
   c->add_option("--logprobs", o->logprobs,
                 "With --json: list each token's K most probable alternatives");
