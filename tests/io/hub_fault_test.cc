@@ -447,7 +447,8 @@ TEST_F(HubFaultTest, ListsThatAreNoListsAreRefused) {
       {std::string(1000, '['), "nested deeper than 64 levels"},
       {std::string((16 << 20) + 1, ' '), "expected an answer of at most 16777216 bytes"},
   };
-  for (const auto& [text, expected] : cases) {
+  for (const auto& [answer, expected] : cases) {
+    const std::string& text = answer;  // clang 14 lets no lambda capture a structured binding
     hub_.tamper = [&](const HttpTestRequest&, int, HttpTestResponse& response) {
       response.body = text;
     };
