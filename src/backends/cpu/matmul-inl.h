@@ -34,9 +34,9 @@ inline constexpr int kRows = kManyRegisters ? 6 : HWY_TARGET == HWY_AVX2 ? 3 : 2
 // Up to this many rows weights are used as they lie.
 inline constexpr int64_t kDirectRows = 12;
 // Rows that share a panel of x in the L1 cache, and outputs of a panel of weights in the L2 cache
-// (64 * 512 * 4 = 128 KB of 512 KB).
+// (128 * 512 * 4 = 256 KB of 512 KB).
 inline constexpr int64_t kGroupRows = 6;
-inline constexpr int64_t kPanelOut = 64;
+inline constexpr int64_t kPanelOut = 128;
 // Bound of the packed copy of x: 4 MB of the shared L3 cache.
 inline constexpr int64_t kPackedFloats = int64_t{1} << 20;
 
