@@ -1,0 +1,157 @@
+// matmul of every backend and instruction set against the reference, and the reference against
+// long double.
+
+#include "testing/dense.h"
+#include "testing/recurrence.h"
+#include "testing/targets.h"
+
+namespace adder::testing {
+namespace {
+
+constexpr DType kDtypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
+TEST(RefMatmul, AgreesWithLongDouble) {
+  Rng rng(60);
+  const auto ref = make_backend("ref");
+  for (DType dtype : kDtypes) {
+    const Weight w = Weight::random(rng, dtype, 7, 33, 0.2f);
+    const auto x = rng.normals(3 * 33), bias = rng.normals(7);
+    std::vector<double> want;
+    for (int64_t t = 0; t < 3; ++t)
+      for (int64_t n = 0; n < 7; ++n) {
+        long double sum = 0;
+        for (int64_t k = 32; k >= 0; --k)
+          sum += static_cast<long double>(x[t * 33 + k]) * w.values[n * 33 + k];
+        want.push_back(static_cast<double>(sum + bias[n]));
+      }
+    EXPECT_TRUE(close(run_matmul(*ref, x, w, bias, 3), want, kRoundedOnce)) << dtype_name(dtype);
+  }
+}
+
+class Matmul : public BackendTest {
+ protected:
+  void expect_like_ref(Rng& rng, DType dtype, int64_t rows, int64_t in, int64_t out,
+                       const Layout& layout, bool with_bias = true) {
+    // Scaled so that sums are of the order of 1 whatever their length.
+    const Weight w = Weight::random(rng, dtype, out, in,
+                                    1 / std::sqrt(static_cast<float>(std::max<int64_t>(in, 1))));
+    const auto x = rng.normals(rows * in);
+    const auto bias = with_bias ? rng.normals(out) : std::vector<float>{};
+    EXPECT_TRUE(close(run_matmul(*backend_, x, w, bias, rows, layout),
+                      run_matmul(*ref_, x, w, bias, rows), kDot))
+        << fmt::format("{} rows {} in {} out {} lead {}", dtype_name(dtype), rows, in, out,
+                       layout.lead);
+  }
+};
+ADDER_TEST_ALL_TARGETS(Matmul);
+
+TEST_P(Matmul, OddShapesAndLayouts) {
+  Rng rng(61);
+  for (DType dtype : kDtypes) {
+    for (const Layout& layout : kLayouts) {
+      for (int64_t in = 0; in <= 33; ++in) expect_like_ref(rng, dtype, 3, in, 5, layout);
+      for (int64_t out = 0; out <= 33; ++out) expect_like_ref(rng, dtype, 2, 9, out, layout);
+      for (int64_t rows = 0; rows <= 17; ++rows) expect_like_ref(rng, dtype, rows, 37, 6, layout);
+      for (int64_t in : {48, 63, 64, 65, 100, 127, 128, 129, 255, 257})
+        expect_like_ref(rng, dtype, 5, in, 7, layout, false);
+    }
+  }
+}
+
+TEST_P(Matmul, RandomShapes) {
+  Rng rng(62);
+  for (int round = 0; round < 60; ++round)
+    expect_like_ref(rng, kDtypes[rng.below(3)], 1 + rng.below(40), 1 + rng.below(300),
+                    1 + rng.below(70), kLayouts[rng.below(3)], rng.below(2) == 0);
+}
+
+// Long sums, where float32 accumulation is hardest, and wide outputs, which are cut among threads.
+TEST_P(Matmul, RealSizes) {
+  Rng rng(63);
+  for (DType dtype : kDtypes) {
+    expect_like_ref(rng, dtype, 1, 768, 1536, kPacked, false);
+    expect_like_ref(rng, dtype, 7, 5120, 96, kPacked, false);
+    expect_like_ref(rng, dtype, 33, 768, 80, kPacked, true);
+  }
+}
+
+// A row alone, in company of any size, on any number of threads, anywhere in memory, twice: the
+// same bits.
+TEST_P(Matmul, ARowDependsOnNothingElse) {
+  Rng rng(64);
+  const auto one = GetParam().make(1), three = GetParam().make(3);
+  const std::pair<int64_t, int64_t> sizes[] = {{1, 3}, {7, 5}, {64, 33}, {100, 70}, {1029, 130}};
+  for (DType dtype : kDtypes) {
+    for (const auto& [in, out] : sizes) {
+      const Weight w = Weight::random(rng, dtype, out, in, 0.1f);
+      const auto bias = rng.normals(out);
+      const auto x = rng.normals(37 * in);
+      const auto all = run_matmul(*backend_, x, w, bias, 37);
+      const auto what = fmt::format("{} in {} out {}", dtype_name(dtype), in, out);
+      for (int64_t rows : {1, 2, 3, 4, 5, 6, 8, 15, 16, 36}) {
+        const int64_t begin = rng.below(37 - rows + 1);
+        EXPECT_TRUE(same_bits(
+            run_matmul(*backend_, cut_rows(x, 37, begin, rows), w, bias, rows, kLayouts[rows % 3]),
+            cut_rows(all, 37, begin, rows)))
+            << what << ", rows " << rows;
+      }
+      EXPECT_TRUE(same_bits(run_matmul(*one, x, w, bias, 37), all)) << what << ", 1 thread";
+      EXPECT_TRUE(same_bits(run_matmul(*three, x, w, bias, 37), all)) << what << ", 3 threads";
+      EXPECT_TRUE(same_bits(run_matmul(*backend_, x, w, bias, 37, kOdd), all)) << what << ", odd";
+      EXPECT_TRUE(same_bits(run_matmul(*backend_, x, w, bias, 37), all)) << what << ", again";
+    }
+  }
+}
+
+// Neither may an output depend on its neighbours: the order is that of in_features alone.
+TEST_P(Matmul, AnOutputDependsOnItsOwnWeightsOnly) {
+  Rng rng(65);
+  const Weight w = Weight::random(rng, DType::kF32, 41, 77, 0.1f);
+  const auto x = rng.normals(5 * 77);
+  const auto all = run_matmul(*backend_, x, w, {}, 5);
+  for (int64_t n : {0, 1, 7, 40}) {
+    const Weight row{DType::kF32, 1, 77, cut_rows(w.values, 41, n, 1), {}};
+    const auto got = run_matmul(*backend_, x, row, {}, 5);
+    for (int64_t t = 0; t < 5; ++t) EXPECT_EQ(got[t], all[t * 41 + n]) << t << ", " << n;
+  }
+}
+
+// Each of the 65536 patterns of a 16-bit weight, times 1: subnormals, infinities and NaN included.
+TEST_P(Matmul, EverySixteenBitWeightIsWidenedExactly) {
+  for (DType dtype : {DType::kBF16, DType::kF16}) {
+    Weight w{dtype, 65536, 1};
+    for (uint32_t b = 0; b < 65536; ++b) w.bits.push_back(static_cast<uint16_t>(b));
+    const auto got = run_matmul(*backend_, {1, 1, 1}, w, {}, 3);
+    size_t wrong = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      const auto bits = static_cast<uint16_t>(i % 65536);
+      const float want = dtype == DType::kF16 ? f16_to_f32(bits) : bf16_to_f32(bits);
+      wrong += std::isnan(want) ? !std::isnan(got[i]) : got[i] != want;
+    }
+    EXPECT_EQ(wrong, 0u) << dtype_name(dtype);
+  }
+}
+
+TEST_P(Matmul, NanAndInfStayInTheirRow) {
+  Rng rng(66);
+  const Weight w = Weight::random(rng, DType::kBF16, 19, 40, 0.1f);
+  auto x = rng.normals(9 * 40);
+  const auto clean = run_matmul(*backend_, x, w, {}, 9);
+  x[4 * 40 + 39] = NAN;
+  x[6 * 40] = INFINITY;
+  const auto got = run_matmul(*backend_, x, w, {}, 9);
+  for (int64_t t = 0; t < 9; ++t)
+    for (int64_t n = 0; n < 19; ++n) {
+      const float g = got[t * 19 + n];
+      if (t == 4) {
+        EXPECT_TRUE(std::isnan(g)) << n;
+      } else if (t == 6) {
+        EXPECT_EQ(g, w.values[n * 40] > 0 ? INFINITY : -INFINITY) << n;
+      } else {
+        EXPECT_EQ(g, clean[t * 19 + n]) << t << ", " << n;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace adder::testing

@@ -1,0 +1,59 @@
+// Which backend and which instruction set runs is a promise, not a hope.
+
+#include "backends/registry.h"
+
+#include "core/error.h"
+#include "testing/targets.h"
+
+namespace adder::testing {
+namespace {
+
+TEST(Registry, NamesAreUniqueAndMakeThemselves) {
+  const auto names = available_backends();
+  ASSERT_FALSE(names.empty());
+  EXPECT_NE(std::find(names.begin(), names.end(), "ref"), names.end());
+  for (const std::string& name : names) {
+    EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
+    EXPECT_EQ(make_backend(name, 1)->name(), name);
+  }
+}
+
+TEST(Registry, UnknownDevicesAreRefusedWithTheChoice) {
+  for (const char* device : {"", "gpu", "REF", "ref "}) {
+    try {
+      make_backend(device);
+      ADD_FAILURE() << "accepted '" << device << "'";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kBadInput);
+      const std::string message = e.what();
+      EXPECT_NE(message.find(fmt::format("got '{}'", device)), std::string::npos) << message;
+      for (const std::string& name : available_backends())
+        EXPECT_NE(message.find(name), std::string::npos) << message;
+    }
+  }
+}
+
+class Targets : public BackendTest {};
+ADDER_TEST_ALL_TARGETS(Targets);
+
+TEST_P(Targets, TheForcedInstructionSetIsTheOneThatRuns) {
+  const std::string description = backend_->description();
+  EXPECT_EQ(description.find(GetParam().backend), 0u) << description;
+  // The name as a word of its own: "SSE4" is not "SSSE3", and "AVX3" is not "AVX3_DL".
+  if (!GetParam().isa.empty()) {
+    EXPECT_NE(description.find(" " + GetParam().isa + ","), std::string::npos) << description;
+  }
+}
+
+TEST(Registry, ImpossibleInstructionSetsAreRefused) {
+  for (const std::string& name : available_backends()) {
+    if (name != "cpu") continue;
+    setenv("ADDER_FORCE_ISA", "AVX9000", 1);
+    EXPECT_THROW(make_backend(name), Error);
+    unsetenv("ADDER_FORCE_ISA");
+    EXPECT_NO_THROW(make_backend(name));
+  }
+}
+
+}  // namespace
+}  // namespace adder::testing
