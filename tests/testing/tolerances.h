@@ -27,8 +27,4 @@ inline constexpr Tolerance kScan{2e-5, 2e-4, 1e-7};
 inline constexpr double kDotEps = 96 * 0x1p-23;
 inline constexpr Tolerance kDot{kDotEps, kDotEps};
 
-// Outputs that are compared after a rounding to bfloat16 or float16 of the inputs only: the inside
-// is float32, so the float32 bars hold on the rounded inputs.
-inline constexpr Tolerance kScanRoundedInputs = kScan;
-
 }  // namespace adder::testing
