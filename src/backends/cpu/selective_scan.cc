@@ -23,6 +23,9 @@ namespace {
 constexpr int64_t kBlock = 16;  // tokens
 constexpr int64_t kWidth = 64;  // channels of a task: 4 cache lines of each row
 
+// Where dt * u and y begin in the scratch.
+constexpr int64_t kDu = kBlock * kWidth, kY = 2 * kDu;
+
 // A task's view: pointers to its first token and channel, row strides in floats.
 struct ScanTask {
   int64_t tokens, width, d_state;
@@ -35,7 +38,7 @@ struct ScanTask {
   float* out;
   int64_t out_row;
   bool softplus;
-  float *dt, *du, *y;  // scratch (kBlock, kWidth)
+  float* scratch;  // dt, dt * u and y: 3 * (kBlock, kWidth)
 };
 
 // dt, dt * u and the start of y for tokens [t0, t0 + tokens) of the channels from c on.
@@ -47,9 +50,10 @@ HWY_INLINE void PrepareBlock(D d, const ScanTask& s, int64_t c, int64_t t0, int6
     auto dt = hn::Add(hn::LoadU(d, s.delta + (t0 + t) * s.delta_row + c), bias);
     if (s.softplus) dt = Softplus(d, dt);
     const auto u = hn::LoadU(d, s.u + (t0 + t) * s.u_row + c);
-    hn::StoreU(dt, d, s.dt + t * kWidth + c);
-    hn::StoreU(hn::Mul(dt, u), d, s.du + t * kWidth + c);
-    hn::StoreU(s.D ? hn::Mul(skip, u) : hn::Zero(d), d, s.y + t * kWidth + c);
+    float* scratch = s.scratch + t * kWidth + c;
+    hn::StoreU(dt, d, scratch);
+    hn::StoreU(hn::Mul(dt, u), d, scratch + kDu);
+    hn::StoreU(s.D ? hn::Mul(skip, u) : hn::Zero(d), d, scratch + kY);
   }
 }
 
@@ -66,18 +70,27 @@ HWY_INLINE void AdvanceStates(D d, const ScanTask& s, int64_t c, int64_t n, int6
   }
   const float* B = s.B + t0 * s.B_row + n;
   const float* C = s.C + t0 * s.C_row + n;
-  for (int64_t t = 0; t < tokens; ++t, B += s.B_row, C += s.C_row) {
-    const V dt = hn::LoadU(d, s.dt + t * kWidth + c);
-    const V du = hn::LoadU(d, s.du + t * kWidth + c);
-    V y = hn::LoadU(d, s.y + t * kWidth + c);
+  const int64_t B_row = s.B_row, C_row = s.C_row;
+  // dt, du and y lie one behind the other: one address serves all three.
+  float* const HWY_RESTRICT scratch = s.scratch + c;
+  for (int64_t t = 0; t < tokens; ++t, B += B_row, C += C_row) {
+    const V dt = hn::LoadU(d, scratch + t * kWidth);
+    const V du = hn::LoadU(d, scratch + t * kWidth + kDu);
+    V y = hn::LoadU(d, scratch + t * kWidth + kY);
+    V decay[kStates];
 #pragma GCC unroll 8
     for (int i = 0; i < kStates; ++i) {
-      const V exponent = hn::Mul(dt, A[i]);
-      const V decay = kSoftplus ? Exp2NonPositive(d, exponent) : Exp2(d, exponent);
-      h[i] = hn::MulAdd(h[i], decay, hn::Mul(du, hn::Set(d, B[i])));
+      decay[i] = hn::Mul(dt, A[i]);
+      if (!kSoftplus) decay[i] = hn::Min(decay[i], hn::Set(d, 128.0f));
+    }
+    // A NaN in dt is in du as well, so the decay need not carry it.
+    Exp2Many(d, decay);
+#pragma GCC unroll 8
+    for (int i = 0; i < kStates; ++i) {
+      h[i] = hn::MulAdd(h[i], decay[i], hn::Mul(du, hn::Set(d, B[i])));
       y = hn::MulAdd(h[i], hn::Set(d, C[i]), y);
     }
-    hn::StoreU(y, d, s.y + t * kWidth + c);
+    hn::StoreU(y, d, scratch + t * kWidth + kY);
   }
 #pragma GCC unroll 8
   for (int i = 0; i < kStates; ++i) hn::StoreU(h[i], d, s.h + (n + i) * s.h_row + c);
@@ -93,7 +106,7 @@ HWY_INLINE void AdvanceAllStates(D d, const ScanTask& s, int64_t c, int64_t t0, 
 template <class D>
 HWY_INLINE void WriteBlock(D d, const ScanTask& s, int64_t c, int64_t t0, int64_t tokens) {
   for (int64_t t = 0; t < tokens; ++t) {
-    auto y = hn::LoadU(d, s.y + t * kWidth + c);
+    auto y = hn::LoadU(d, s.scratch + t * kWidth + c + kY);
     if (s.z) y = hn::Mul(y, Silu(d, hn::LoadU(d, s.z + (t0 + t) * s.z_row + c)));
     hn::StoreU(y, d, s.out + (t0 + t) * s.out_row + c);
   }
@@ -170,9 +183,7 @@ void SelectiveScan(const SelectiveScanArgs& a, CpuContext& context) {
       s.h_row = a.ssm_state.stride[1];
       s.h = a.ssm_state.ptr<float>() + slot * a.ssm_state.stride[0] + c0;
       s.softplus = a.delta_softplus;
-      s.dt = scratch;
-      s.du = s.dt + kBlock * kWidth;
-      s.y = s.du + kBlock * kWidth;
+      s.scratch = scratch;
 
       // Over several blocks A and h are used from a compact copy: their rows lie d_inner floats
       // apart, which for powers of two is one and the same set of the L1 cache.
@@ -180,7 +191,7 @@ void SelectiveScan(const SelectiveScanArgs& a, CpuContext& context) {
       const int64_t h_row = s.h_row;
       const bool compact = s.tokens > kBlock;
       if (compact) {
-        float* A_copy = s.y + kBlock * kWidth;
+        float* A_copy = scratch + 3 * kBlock * kWidth;
         float* h_copy = A_copy + d_state * kWidth;
         for (int64_t n = 0; n < d_state; ++n) {
           std::copy_n(s.A + n * s.A_row, s.width, A_copy + n * kWidth);
