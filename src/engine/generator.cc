@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "engine/logprobs.h"
@@ -57,15 +59,56 @@ struct Sequence {
   void close();
 };
 
-Sequence::Sequence(Engine& engine, const GenerationRequest& r) : request(&r) {
+// Everything that can be wrong with a request, before anything has been changed for it.
+void check_request(const Engine& engine, const GenerationRequest& r) {
   r.sampling.validate();
   engine.check_tokens(r.prompt);
   ADDER_CHECK(r.max_tokens >= 0, "max_tokens: expected 0 or more, got {}", r.max_tokens);
   ADDER_CHECK(r.top_logprobs >= 0 && r.top_logprobs <= engine.vocab_limit(),
               "logprobs: expected 0 to {}, got {}", engine.vocab_limit(), r.top_logprobs);
-  conversation = r.conversation != nullptr ? r.conversation : &own;
-  ADDER_CHECK(!r.prompt.empty() || (conversation->state && !conversation->logits.empty()),
+  const Conversation* c = r.conversation;
+  ADDER_CHECK(!r.prompt.empty() || (c != nullptr && c->state && !c->logits.empty()),
               "prompt: expected at least 1 token, got none");
+  ADDER_CHECK(engine.has_tokenizer() || r.stop.empty(),
+              "stop: the model has no tokenizer, so stop strings cannot be found");
+}
+
+// The slots that the requests will take: one for each new sequence, and one for each that shares
+// its state with somebody and is going to write it. The last owner of a shared slot keeps it.
+int64_t needed_slots(std::span<const GenerationRequest> requests) {
+  struct Shared {
+    int64_t writers = 0, handles = 0;
+  };
+  int64_t needed = 0;
+  std::map<int32_t, Shared> shared;
+  for (const GenerationRequest& r : requests) {
+    if (r.conversation == nullptr || !r.conversation->state) {
+      ++needed;
+    } else if (!r.prompt.empty() || r.max_tokens > 0) {
+      Shared& slot = shared[r.conversation->state.slot()];
+      ++slot.writers;
+      slot.handles = r.conversation->state.handles();
+    }
+  }
+  for (const auto& [index, slot] : shared) {
+    needed += slot.writers == slot.handles ? slot.writers - 1 : slot.writers;
+  }
+  return needed;
+}
+
+void check_requests(Engine& engine, std::span<const GenerationRequest> requests) {
+  std::set<const Conversation*> conversations;
+  for (const GenerationRequest& r : requests) {
+    check_request(engine, r);
+    ADDER_CHECK(r.conversation == nullptr || conversations.insert(r.conversation).second,
+                "conversation: expected a different one for each request, got the same twice");
+  }
+  const int64_t free = engine.states().free_slots(), needed = needed_slots(requests);
+  ADDER_CHECK(needed <= free, "generate: expected at most {} new sequences, got {}", free, needed);
+}
+
+Sequence::Sequence(Engine& engine, const GenerationRequest& r) : request(&r) {
+  conversation = r.conversation != nullptr ? r.conversation : &own;
   if (!conversation->state) *conversation = Conversation{engine.states().acquire(), 0, 0, {}, {}};
   result.cached_tokens = conversation->length;
   result.prompt_tokens = conversation->length + static_cast<int64_t>(r.prompt.size());
@@ -75,12 +118,14 @@ Sequence::Sequence(Engine& engine, const GenerationRequest& r) : request(&r) {
   history.insert(history.end(), r.prompt.begin(), r.prompt.end());
   result.tokens.reserve(expected);
   if (engine.has_tokenizer()) {
-    decoder.emplace(engine.tokenizer());
+    // After a prompt the answer is the middle of a text; a blank in front of it belongs to it.
+    const Tokenizer& tokenizer = engine.tokenizer();
+    const bool at_start = std::all_of(history.begin(), history.end(), [&](int32_t id) {
+      return id < tokenizer.size() && tokenizer.is_special(id);
+    });
+    decoder.emplace(tokenizer, at_start);
     matcher.emplace(r.stop);
     result.text.reserve(8 * expected);
-  } else {
-    ADDER_CHECK(r.stop.empty(),
-                "stop: the model has no tokenizer, so stop strings cannot be found");
   }
   started = first_token = seconds();
 }
@@ -166,6 +211,8 @@ void Sequence::close() {
   if (result.tokens.empty()) first_token = now;
   result.prefill_s = first_token - started;
   result.decode_s = now - first_token;
+  // A prompt that was cancelled has a rest that the state never saw.
+  history.resize(history.size() - (request->prompt.size() - static_cast<size_t>(fed)));
   constexpr size_t kKeep = 1024;  // the longest --repeat-last-n that makes sense across requests
   const size_t keep = std::min(history.size(), kKeep);
   conversation->recent.assign(history.end() - static_cast<int64_t>(keep), history.end());
@@ -176,12 +223,7 @@ void Sequence::close() {
 class Run {
  public:
   Run(Engine& engine, std::span<const GenerationRequest> requests) : engine_(engine) {
-    const auto free = static_cast<size_t>(engine.states().free_slots());
-    size_t fresh = 0;
-    for (const GenerationRequest& r : requests) {
-      if (r.conversation == nullptr || !r.conversation->state) ++fresh;
-    }
-    ADDER_CHECK(fresh <= free, "generate: expected at most {} new sequences, got {}", free, fresh);
+    check_requests(engine, requests);
     for (const GenerationRequest& r : requests) {
       sequences_.push_back(std::make_unique<Sequence>(engine, r));
     }
@@ -209,6 +251,10 @@ class Run {
   void start_from_saved_logits() {
     for (const auto& s : sequences_) {
       if (!s->request->prompt.empty()) continue;
+      if (s->cancelled()) {
+        s->end(FinishReason::kCancelled);
+        continue;
+      }
       if (s->request->max_tokens == 0) {
         s->phase = Phase::kDone;
         continue;

@@ -14,7 +14,7 @@
 namespace adder {
 
 struct SamplingOptions {
-  float temperature = 0.8f;  // 0: the most probable token
+  float temperature = 0.6f;  // 0: the most probable token
   int32_t top_k = 0;         // 0: all
   float top_p = 0.95f;
   float min_p = 0.0f;

@@ -10,11 +10,11 @@ namespace adder {
 double log_sum_exp(std::span<const float> logits) {
   float largest = -std::numeric_limits<float>::infinity();
   for (float v : logits) {
-    if (!(v <= largest)) largest = v;  // NaN is taken too, and stays
+    if (!(v <= largest)) largest = v;  // a NaN passes on to the sum
   }
   if (!std::isfinite(largest)) return std::numeric_limits<double>::quiet_NaN();
   double sum = 0.0;
-  for (float v : logits) sum += std::exp(static_cast<double>(v - largest));
+  for (float v : logits) sum += std::exp(static_cast<double>(v) - static_cast<double>(largest));
   return static_cast<double>(largest) + std::log(sum);
 }
 

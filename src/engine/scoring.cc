@@ -59,6 +59,12 @@ std::vector<float> last_logits(Engine& engine, std::span<const int32_t> tokens, 
 std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> tokens,
                                    const std::function<void(int64_t)>& on_progress) {
   std::vector<double> nll;
+  engine.check_tokens(tokens);
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    ADDER_CHECK(tokens[i] < engine.vocab_limit(),
+                "tokens: expected ids from 0 to {} (the rest is padding), got {} at position {}",
+                engine.vocab_limit() - 1, tokens[i], i);
+  }
   if (tokens.size() < 2) return nll;
   nll.reserve(tokens.size() - 1);
   const auto limit = static_cast<size_t>(engine.vocab_limit());

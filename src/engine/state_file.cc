@@ -12,6 +12,7 @@
 #include "engine/atomic_file.h"
 #include "io/json_lenient.h"
 #include "io/mmap_file.h"
+#include "io/printable.h"
 
 namespace adder {
 namespace {
@@ -99,10 +100,9 @@ Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes
   // The model first: a foreign file is the likely mistake, and its sizes mean nothing here.
   const std::string model = header.get_string("model").value_or("");
   if (model != engine.fingerprint()) {
-    bad_input(
-        "{}: field 'model': expected {:.12}..., got {:.12}...: the state was saved with another "
-        "model",
-        name, engine.fingerprint(), model.empty() ? "nothing" : model);
+    bad_input("{}: field 'model': expected {}, got {}: the state was saved with another model",
+              name, printable(engine.fingerprint(), 12),
+              model.empty() ? "nothing" : printable(model, 12));
   }
   const size_t recent = number("recent"), logits = number("logits"),
                state_bytes = number("state_bytes");
@@ -125,7 +125,8 @@ Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes
   const std::string hash = header.get_string("token_hash").value_or("");
   const auto parsed = std::from_chars(hash.data(), hash.data() + hash.size(), c.token_hash, 16);
   if (hash.size() != 16 || parsed.ptr != hash.data() + hash.size()) {
-    bad_input("{}: field 'token_hash': expected 16 hexadecimal digits, got '{}'", name, hash);
+    bad_input("{}: field 'token_hash': expected 16 hexadecimal digits, got {}", name,
+              printable(hash, 32));
   }
   std::span<const std::byte> rest = bytes.subspan(kPreamble + header_bytes);
   c.recent.resize(recent);

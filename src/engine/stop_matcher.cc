@@ -14,11 +14,16 @@ std::string_view StopMatcher::push(std::string_view text) {
   if (matched_) return out_;
   held_ += text;
   size_t keep_from = held_.size();
+  // The match that ends first wins, the longest one among those that end together, so that the
+  // result does not depend on where the text was cut into pieces.
+  size_t first_end = std::string::npos;
   for (const std::string& stop : stops_) {
-    if (const size_t at = held_.find(stop); at != std::string::npos) {
-      matched_ = true;
-      keep_from = std::min(keep_from, at);
-    }
+    const size_t at = held_.find(stop);
+    if (at == std::string::npos) continue;
+    const size_t end = at + stop.size();
+    if (!matched_ || end < first_end || (end == first_end && at < keep_from)) keep_from = at;
+    first_end = std::min(first_end, end);
+    matched_ = true;
   }
   if (!matched_) {
     // The longest tail that is a proper beginning of a stop string waits for more text.

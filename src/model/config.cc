@@ -25,12 +25,13 @@ optional<int64_t> first_int(const JsonValue& config, std::initializer_list<strin
 class ConfigReader {
  public:
   explicit ConfigReader(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), config_(checkpoint.config()), names_(tensor_names(checkpoint)) {
+      : checkpoint_(checkpoint), config_(checkpoint.config()) {
     if (const auto ssm = config_.get_object("ssm_cfg")) ssm_cfg_ = *ssm;
   }
 
   ModelConfig read() {
-    refuse_unsupported();
+    refuse_unsupported();  // before the names: those of a hybrid say little about why it is refused
+    names_ = tensor_names(checkpoint_);
     detect_family();
     read_vocabulary();
     count_layers();
@@ -77,6 +78,14 @@ class ConfigReader {
              "{}: model_type '{}': hybrids with attention are not supported", config_.name(), type);
       }
     }
+    if (config_.get_int("num_attention_heads").value_or(0) > 0) {
+      fail(ErrorCode::kUnsupported,
+           "{}: field 'num_attention_heads': attention layers are not supported", config_.name());
+    }
+    if (ssm_cfg_.get_string("layer").value_or("") == "Mamba3") {
+      fail(ErrorCode::kUnsupported, "{}: field 'ssm_cfg.layer': Mamba-3 is not supported",
+           config_.name());
+    }
     if (const auto layers = config_.get_array("attn_layer_idx"); layers && !layers->empty()) {
       fail(ErrorCode::kUnsupported,
            "{}: field 'attn_layer_idx': attention layers are not supported", config_.name());
@@ -120,8 +129,16 @@ class ConfigReader {
                   config_.name());
       }
       out_.family = "falcon_mamba";
-      out_.bcdt_rms_eps = static_cast<float>(config_.get_number("mixer_rms_eps").value_or(1e-6));
+      out_.bcdt_rms_eps = read_eps("mixer_rms_eps", 1e-6);
     }
+  }
+
+  float read_eps(string_view field, double otherwise) const {
+    const double eps = config_.get_number(field).value_or(otherwise);
+    if (!(eps >= 0.0 && eps < 1.0)) {
+      bad_input("{}: field '{}': expected a number in [0, 1), got {}", config_.name(), field, eps);
+    }
+    return static_cast<float>(eps);
   }
 
   void read_vocabulary() {
@@ -194,7 +211,10 @@ class ConfigReader {
     if (const auto direct = first_int(config_, {"intermediate_size", "d_inner"})) {
       agree("intermediate_size", direct, tensor, out_.d_inner);
     } else if (const auto expand = ssm_or_top("expand", {"expand"})) {
-      agree("expand * d_model", *expand * out_.d_model, tensor, out_.d_inner);
+      if (out_.d_inner % out_.d_model != 0 || *expand != out_.d_inner / out_.d_model) {
+        bad_input("{}: field 'expand' is {} with d_model {}, but tensor '{}' says d_inner {}",
+                  config_.name(), *expand, out_.d_model, tensor, out_.d_inner);
+      }
     }
   }
 
@@ -209,7 +229,7 @@ class ConfigReader {
     agree("d_state", ssm_or_top("d_state", {"state_size", "d_state"}), a.name, out_.d_state);
     const auto rank_of = [&](const JsonValue& from, string_view key) -> optional<int64_t> {
       const auto value = from.get(key);
-      if (!value || value->is_string()) return std::nullopt;  // "auto"
+      if (!value || (value->is_string() && value->as_string() == "auto")) return std::nullopt;
       return from.get_int(key);
     };
     for (string_view key : {"time_step_rank", "dt_rank"}) {
@@ -233,7 +253,7 @@ class ConfigReader {
     // The tensors know n_groups * d_state only; d_state itself is the config's, 128 by default.
     out_.d_state = ssm_or_top("d_state", {"state_size", "d_state"}).value_or(128);
     const int64_t both = conv.shape[0] - out_.d_inner;
-    if (out_.d_state <= 0 || both <= 0 || both % (2 * out_.d_state) != 0) {
+    if (both <= 0 || out_.d_state <= 0 || out_.d_state > both || both % (2 * out_.d_state) != 0) {
       bad_input("{}: field 'd_state' is {}, but tensor '{}' has {} rows beyond d_inner {}",
                 config_.name(), out_.d_state, conv.name, both, out_.d_inner);
     }
@@ -272,12 +292,7 @@ class ConfigReader {
   }
 
   void read_norms() {
-    const double eps = config_.get_number("layer_norm_epsilon").value_or(1e-5);
-    if (!(eps >= 0.0 && eps < 1.0)) {
-      bad_input("{}: field 'layer_norm_epsilon': expected a number in [0, 1), got {}",
-                config_.name(), eps);
-    }
-    out_.norm_eps = static_cast<float>(eps);
+    out_.norm_eps = read_eps("layer_norm_epsilon", 1e-5);
     out_.gated_norm = checkpoint_.find(names_.layer(0, "mixer.norm.weight")) != nullptr;
     if (checkpoint_.dialect() == Dialect::kStateSpaces) {
       out_.norm_before_gate = ssm_cfg_.get_bool("norm_before_gate").value_or(false);

@@ -25,6 +25,7 @@ class StateHandle {
   StateHandle() = default;
   explicit operator bool() const { return slot_ != nullptr; }
   int32_t slot() const;
+  int64_t handles() const { return slot_.use_count(); }  // that share the slot, this one included
 
  private:
   friend class StatePool;

@@ -97,7 +97,7 @@ class Loader {
     for_each_index(*t, [&](int64_t i, int64_t index) {
       const float value = element(*t, index);
       const float mapped = map ? map(value) : value;
-      if (!std::isfinite(mapped)) {
+      if (!std::isfinite(value) || !std::isfinite(mapped)) {
         bad_input("{}: tensor '{}': expected finite values, got {} at element {}", t->file, name,
                   value, i);
       }

@@ -27,4 +27,11 @@ inline constexpr Tolerance kScan{2e-5, 2e-4, 1e-7};
 inline constexpr double kDotEps = 96 * 0x1p-23;
 inline constexpr Tolerance kDot{kDotEps, kDotEps};
 
+// A model's state reached by other cuts of the same tokens, float32 against float32: the bar of
+// ggml-org/llama.cpp's test-recurrent-state-rollback, relative above 1 because a state is a sum.
+inline constexpr Tolerance kReplay{1e-5, 1e-5};
+
+// Its logits: dot products over d_model of states that are already apart (CONFORMANCE: 1e-4).
+inline constexpr Tolerance kReplayLogits{1e-4, 0};
+
 }  // namespace adder::testing
