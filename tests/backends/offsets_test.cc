@@ -1,4 +1,4 @@
-// CONFORMANCE case 9: offsets are 64-bit. All operands share two "rows" that lie 2^31 + 4096
+// Offsets are 64-bit. All operands share two "rows" that lie 2^31 + 4096
 // elements apart in a sparse mapping, so an offset of 32 bits lands outside it or in the wrong
 // place.
 

@@ -57,7 +57,7 @@ std::vector<int64_t> equal_pieces(int64_t tokens, int64_t piece) {
   return pieces;
 }
 
-// CONFORMANCE case 1.
+// However a sequence is cut into pieces, outputs and states are those of one pass.
 TEST_P(Recurrence, SplitInvariance) {
   Rng rng(51);
   const std::vector<std::vector<int64_t>> cuts = {
@@ -90,7 +90,7 @@ TEST_P(Recurrence, SplitInvarianceInSize) {
                     scan.run(*backend_, Batch::single(256), scan_state), kScan));
 }
 
-// CONFORMANCE case 2: a prompt, then 40 steps, against one pass; and twice the same bits.
+// A prompt, then 40 steps, against one pass; and twice the same bits.
 TEST_P(Recurrence, StepsEqualScan) {
   Rng rng(53);
   for_each_operation([&](auto op) {
@@ -110,7 +110,7 @@ TEST_P(Recurrence, StepsEqualScan) {
   });
 }
 
-// CONFORMANCE case 5, to the bit: each sequence of a packed batch is its own run, with its own
+// To the bit: each sequence of a packed batch is its own run, with its own
 // initial state, whatever lies beside it.
 TEST_P(Recurrence, PackedSequencesAreTheirOwnRuns) {
   Rng rng(54);
@@ -194,7 +194,7 @@ TEST_P(Recurrence, LayoutsGiveTheSameBits) {
   });
 }
 
-// CONFORMANCE case 10. Slots that are not in the batch hold 0x3e bytes, as freed ones might, and
+// Slots that are not in the batch hold 0x3e bytes, as freed ones might, and
 // NaN; rows of padding hold NaN. Neither may show, and no other slot may change by a bit.
 TEST_P(Recurrence, SlotHygiene) {
   Rng rng(58);

@@ -134,7 +134,7 @@ TEST_F(RefDefinition, SelectiveScanIsItsClosedForm) {
   }
 }
 
-// CONFORMANCE case 3: the chunk must not matter, whole or with a remainder.
+// The chunk must not matter, whole or with a remainder.
 TEST_F(RefDefinition, SsdScanIsItsChunkedFormForEveryChunk) {
   Rng rng(2);
   for (int64_t tokens : {1, 5, 48, 70, 119, 203}) {

@@ -147,7 +147,7 @@ TEST_P(GatedRmsNorm, OddShapesGroupsAndLayouts) {
   }
 }
 
-// CONFORMANCE case 6: a norm over the full width, or one on the wrong side of the gate, is not
+// A norm over the full width, or one on the wrong side of the gate, is not
 // nearly right (osaurus-ai/vmlx-swift#188 shipped a cosine of 0.939) and must be seen as wrong.
 TEST_P(GatedRmsNorm, GroupsAndOrderMatter) {
   Rng rng(75);

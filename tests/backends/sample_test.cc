@@ -206,7 +206,7 @@ TEST_P(Sample, RepeatPenalty) {
   EXPECT_EQ(one({3, 2.9f, 1}, p), 0);
 }
 
-// CONFORMANCE case 14: the rows between the tokenizer's size and the padded vocabulary are never
+// The rows between the tokenizer's size and the padded vocabulary are never
 // chosen, whatever an untrained weight makes of them.
 TEST_P(Sample, PaddingIsNeverChosen) {
   std::vector<float> logits(50, -2);

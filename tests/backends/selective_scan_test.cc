@@ -95,7 +95,7 @@ TEST_P(SelectiveScan, OutMayBeU) {
   }
 }
 
-// CONFORMANCE case 7. Raw dt of 100 must come out as 100 and not as Inf, -100 as nothing, and
+// Raw dt of 100 must come out as 100 and not as Inf, -100 as nothing, and
 // around the threshold of 20 both branches agree.
 TEST_P(SelectiveScan, SoftplusFarOut) {
   Rng rng(16);
@@ -127,7 +127,7 @@ TEST_P(SelectiveScan, SoftplusKeepsSmallSteps) {
   }
 }
 
-// CONFORMANCE case 8: decays down to exp(-6e4) and none at all.
+// Decays down to exp(-6e4) and none at all.
 TEST_P(SelectiveScan, StrongAndNoDecayStayFinite) {
   Rng rng(17);
   auto p = SelectiveScanProblem::random(rng, 256, 8, 6);

@@ -39,7 +39,7 @@ TEST_P(SsdScan, OddShapesAndLayouts) {
   one(5, 1, 128, 128, 1);
 }
 
-// CONFORMANCE case 3 over lengths: every remainder of small blocks and the edges of chunks.
+// Every remainder of small blocks and the edges of chunks.
 TEST_P(SsdScan, Lengths) {
   Rng rng(22);
   std::vector<int64_t> lengths;
@@ -52,7 +52,7 @@ TEST_P(SsdScan, Lengths) {
   }
 }
 
-// CONFORMANCE case 6: head h reads group h / (H / G), in order WWWW XXXX YYYY ZZZZ.
+// Head h reads group h / (H / G), in order WWWW XXXX YYYY ZZZZ.
 TEST_P(SsdScan, Groups) {
   Rng rng(23);
   for (int64_t groups : {1, 2, 4, 8, 16}) {
@@ -126,7 +126,7 @@ TEST_P(SsdScan, RealSizes) {
   expect_like_ref(step, batch, step.random_state(rng, 3), kPacked, "decode");
 }
 
-// CONFORMANCE case 7: softplus first, then the clamp. A clamp before it would give softplus(0.1).
+// Softplus first, then the clamp. A clamp before it would give softplus(0.1).
 TEST_P(SsdScan, DtRules) {
   Rng rng(27);
   for (int64_t tokens : {1, 12, 80}) {
@@ -158,7 +158,7 @@ TEST_P(SsdScan, RowsBehindTheEndDoNotCount) {
   }
 }
 
-// CONFORMANCE case 8. A form that takes exp of differences before masking s > t, or of the positive
+// A form that takes exp of differences before masking s > t, or of the positive
 // sum, overflows at these sizes.
 TEST_P(SsdScan, StrongAndNoDecayStayFinite) {
   Rng rng(29);

@@ -85,7 +85,7 @@ TEST_F(ProtMamba, PrefillOf61IsPrefillOf16And45Steps) {
   EXPECT_EQ(stepped.length, whole.length);
   EXPECT_EQ(stepped.token_hash, whole.token_hash);
   EXPECT_TRUE(close(state_values(*engine_, stepped.state), state_values(*engine_, whole.state),
-                    kScan));  // 8 layers on top of each other: the bar of the scan (CONFORMANCE)
+                    kScan));  // 8 layers on top of each other: the bar of the scan
   EXPECT_TRUE(close(stepped.logits, whole.logits, kReplayLogits));
 }
 

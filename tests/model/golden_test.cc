@@ -72,7 +72,7 @@ class Session {
   StateHandle state;
 };
 
-// float32 logits against a float64 oracle: 2e-5 + 2e-4 relative is the bar of CONFORMANCE for one
+// float32 logits against a float64 oracle: 2e-5 + 2e-4 relative is the bar for one
 // scan, and these models are two or three layers deep.
 void expect_logits(const std::vector<float>& got, const std::vector<double>& want,
                    const std::string& what) {

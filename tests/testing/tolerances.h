@@ -31,7 +31,7 @@ inline constexpr Tolerance kDot{kDotEps, kDotEps};
 // ggml-org/llama.cpp's test-recurrent-state-rollback, relative above 1 because a state is a sum.
 inline constexpr Tolerance kReplay{1e-5, 1e-5};
 
-// Its logits: dot products over d_model of states that are already apart (CONFORMANCE: 1e-4).
+// Its logits: dot products over d_model of states that are already apart.
 inline constexpr Tolerance kReplayLogits{1e-4, 0};
 
 }  // namespace adder::testing

@@ -9,7 +9,7 @@ void rms_norm(const RmsNormArgs& a) {
   for (int64_t t = 0; t < rows; ++t) {
     const float* v = at(a.x, t);
     if (a.residual) {
-      // The residual stream is float32 (CONFORMANCE.md section 2), so the sum is rounded before
+      // The residual stream is float32 (docs/numerics.md), so the sum is rounded before
       // it is normalised.
       float* residual = at(a.residual, t);
       for (int64_t j = 0; j < dim; ++j) residual[j] += v[j];
