@@ -154,7 +154,9 @@ std::string safetensors_header(const Map& tensors, Describe&& describe, int64_t*
     at += size;
   }
   *bytes = at;
-  return header.dump();
+  std::string text = header.dump();
+  text.append((8 - text.size() % 8) % 8, ' ');  // as writers do: data of odd offsets is copied
+  return text;
 }
 
 inline std::string safetensors_image(const TestTensors& tensors) {
