@@ -29,7 +29,7 @@ void contained(Call&& call) {
 // Reads the first and the last element of every tensor, so that the address sanitizer sees a tensor
 // that leaves its memory, and checks what the header promises.
 inline void touch(const TensorFile& file) {
-  volatile std::byte sink{};
+  [[maybe_unused]] volatile std::byte sink{};
   for (const StoredTensor& tensor : file.tensors) {
     const size_t item = dtype_size(tensor.dtype);
     if (tensor.shape.size() != tensor.stride.size()) std::abort();
