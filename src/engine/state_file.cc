@@ -1,7 +1,5 @@
 #include "engine/state_file.h"
 
-#include <openssl/evp.h>
-
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -13,6 +11,7 @@
 #include "io/json_lenient.h"
 #include "io/mmap_file.h"
 #include "io/printable.h"
+#include "io/sha256.h"
 
 namespace adder {
 namespace {
@@ -23,11 +22,10 @@ constexpr size_t kPreamble = kMagic.size() + 2 * sizeof(uint32_t);
 constexpr size_t kDigest = 32;
 constexpr size_t kMaxHeader = 4096;
 
-std::array<unsigned char, kDigest> sha256(std::span<const std::byte> bytes) {
-  std::array<unsigned char, kDigest> digest{};
-  unsigned int length = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest.data(), &length, EVP_sha256(), nullptr);
-  return digest;
+std::array<std::byte, kDigest> sha256(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.finish_bytes();
 }
 
 void append(std::vector<std::byte>& out, const void* data, size_t bytes) {

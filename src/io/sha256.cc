@@ -2,7 +2,7 @@
 
 #include <openssl/evp.h>
 
-#include <array>
+#include <iterator>
 
 #include "core/error.h"
 
@@ -29,14 +29,21 @@ void Sha256::update(std::span<const std::byte> bytes) {
   }
 }
 
-std::string Sha256::finish() {
-  std::array<unsigned char, 32> digest{};
-  if (EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr) != 1) {
+std::array<std::byte, 32> Sha256::finish_bytes() {
+  std::array<std::byte, 32> digest{};
+  auto* out = reinterpret_cast<unsigned char*>(digest.data());
+  if (EVP_DigestFinal_ex(context_.get(), out, nullptr) != 1) {
     fail(ErrorCode::kInternal, "SHA-256: OpenSSL did not finish");
   }
   reset();
+  return digest;
+}
+
+std::string Sha256::finish() {
   std::string hex;
-  for (const unsigned char byte : digest) fmt::format_to(std::back_inserter(hex), "{:02x}", byte);
+  for (const std::byte byte : finish_bytes()) {
+    fmt::format_to(std::back_inserter(hex), "{:02x}", static_cast<unsigned>(byte));
+  }
   return hex;
 }
 

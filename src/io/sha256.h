@@ -1,6 +1,7 @@
 // SHA-256 of a stream of bytes (FIPS 180-4), by OpenSSL.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -15,8 +16,9 @@ class Sha256 {
   Sha256();  // throws Error(kInternal) when OpenSSL has no SHA-256
 
   void update(std::span<const std::byte> bytes);
-  // 64 lower-case hex digits of everything so far; the hash is then ready for a new stream.
-  std::string finish();
+  // The digest of everything so far; the hash is then ready for a new stream.
+  std::array<std::byte, 32> finish_bytes();
+  std::string finish();  // the same as 64 lower-case hex digits
   void reset();
 
  private:

@@ -1,7 +1,5 @@
 #include "model/weights.h"
 
-#include <openssl/evp.h>
-
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "io/sha256.h"
 
 namespace adder {
 namespace {
@@ -212,8 +211,9 @@ Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, B
 }
 
 std::string find_non_finite(const Checkpoint& checkpoint) {
-  for (const auto& [name, t] : checkpoint.tensors()) {
+  for (const auto& [name, stored] : checkpoint.tensors()) {
     if (is_ignored(name)) continue;
+    const StoredTensor& t = stored;  // clang 14 captures no structured bindings
     bool finite = true;
     for_each_index(
         t, [&](int64_t, int64_t index) { finite = finite && std::isfinite(element(t, index)); });
@@ -226,31 +226,29 @@ std::string fingerprint(const Checkpoint& checkpoint, const ModelConfig& config)
   // 64 samples of 64 bytes tell fine-tunes apart: training moves every weight of a tensor it
   // trains.
   constexpr size_t kSamples = 64, kSampleBytes = 64;
-  const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> sha(EVP_MD_CTX_new(),
-                                                                    EVP_MD_CTX_free);
-  EVP_DigestInit_ex(sha.get(), EVP_sha256(), nullptr);
-  const auto add = [&](std::string_view text) {
-    EVP_DigestUpdate(sha.get(), text.data(), text.size());
-  };
+  Sha256 hash;
+  const auto add = [&](std::string_view text) { hash.update(std::as_bytes(std::span(text))); };
   add(fmt::format("{} {} {} {} {} {} {} {}", config.family, config.norm_eps,
                   config.bcdt_rms_eps.value_or(-1.0f), config.norm_before_gate, config.dt_min,
                   config.dt_max, config.d_state, config.vocab_size));
-  for (const auto& [name, t] : checkpoint.tensors()) {
+  for (const auto& [name, stored] : checkpoint.tensors()) {
+    const StoredTensor& t = stored;
     add(fmt::format("\n{} {} {} {}", name, dtype_name(t.dtype), shape_text(t.shape),
                     shape_text(t.stride)));
-    if (!t.is_contiguous()) continue;
-    const size_t bytes = static_cast<size_t>(t.size()) * dtype_size(t.dtype);
+    const size_t width = dtype_size(t.dtype);
+    if (!t.is_contiguous()) {  // rare: strided tensors of torch files
+      for_each_index(t, [&](int64_t, int64_t index) {
+        hash.update(std::span(t.data + static_cast<size_t>(index) * width, width));
+      });
+      continue;
+    }
+    const size_t bytes = static_cast<size_t>(t.size()) * width;
     const size_t step = std::max(kSampleBytes, bytes / kSamples);
     for (size_t at = 0; at < bytes; at += step) {
-      EVP_DigestUpdate(sha.get(), t.data + at, std::min(kSampleBytes, bytes - at));
+      hash.update(std::span(t.data + at, std::min(kSampleBytes, bytes - at)));
     }
   }
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int length = 0;
-  EVP_DigestFinal_ex(sha.get(), digest, &length);
-  std::string hex;
-  for (unsigned int i = 0; i < length; ++i) hex += fmt::format("{:02x}", digest[i]);
-  return hex;
+  return hash.finish();
 }
 
 }  // namespace adder

@@ -76,7 +76,9 @@ class Sample : public BackendTest {
     OpTensor t(backend, {rows, vocab}, layout, logits);
     std::vector<int32_t> out(params.size(), -7);
     backend.sample({t.view(), limit, params, out});
-    EXPECT_EQ(0, std::memcmp(t.read().data(), logits.data(), logits.size() * sizeof(float)))
+    const std::vector<float> after = t.read();
+    EXPECT_TRUE(logits.empty() ||
+                std::memcmp(after.data(), logits.data(), logits.size() * sizeof(float)) == 0)
         << "the logits must be left as they are";
     return out;
   }

@@ -30,7 +30,14 @@ float BlockMaxima(const float* x, int64_t n, float* maxima) {
       any_nan = hn::IfThenElse(hn::IsNaN(v), v, any_nan);
       block = hn::Max(block, v);
     }
+#if HWY_TARGET == HWY_EMU128
+    // Highway 1.0.3 starts this target's reduction at the lowest finite value, which hides -inf.
+    float lanes[hn::MaxLanes(hn::CappedTag<float, kMaximaBlock>())];
+    hn::StoreU(block, d, lanes);
+    const float maximum = *std::max_element(lanes, lanes + kLanes);
+#else
     const float maximum = hn::GetLane(hn::MaxOfLanes(d, block));
+#endif
     maxima[begin / kMaximaBlock] = maximum;
     largest = std::max(largest, maximum);
   }
