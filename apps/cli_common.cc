@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,13 +68,58 @@ std::vector<int32_t> parse_ids(std::string_view text) {
     int32_t id = 0;
     const auto [stop, error] = std::from_chars(entry.data(), entry.data() + entry.size(), id);
     if (error != std::errc() || stop != entry.data() + entry.size()) {
-      bad_input("--tokens: expected ids separated by commas, got '{}' as number {}",
+      bad_input("ids: expected numbers separated by commas, got '{}' as number {}",
                 entry.substr(0, 40), ids.size() + 1);
     }
     ids.push_back(id);
     begin = end + 1;
   }
   return ids;
+}
+
+namespace {
+
+// Length of the well-formed UTF-8 character at the start of `text`, 0 if there is none.
+size_t utf8_length(std::string_view text, uint32_t& code) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const size_t n = byte(0) < 0x80   ? 1
+                   : byte(0) < 0xc2 ? 0
+                   : byte(0) < 0xe0 ? 2
+                   : byte(0) < 0xf0 ? 3
+                   : byte(0) < 0xf5 ? 4
+                                    : 0;
+  if (n == 0 || n > text.size()) return 0;
+  code = n == 1 ? byte(0) : byte(0) & (0x7fu >> n);
+  for (size_t i = 1; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3fu);
+  }
+  const bool overlong = (n == 3 && code < 0x800) || (n == 4 && code < 0x10000);
+  return overlong || (code >= 0xd800 && code < 0xe000) || code > 0x10ffff ? 0 : n;
+}
+
+bool is_unprintable(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+}  // namespace
+
+std::string escape_unprintable(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    uint32_t code = 0;
+    const size_t n = utf8_length(text, code);
+    if (n != 0 && !is_unprintable(code)) {
+      out += text.substr(0, n);
+    } else {
+      for (const char c : text.substr(0, std::max<size_t>(1, n))) {
+        out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+      }
+    }
+    text.remove_prefix(std::max<size_t>(1, n));
+  }
+  return out;
 }
 
 bool stdin_is_terminal() {
@@ -113,7 +159,12 @@ std::string read_stdin() {
 
 std::string read_file(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail(ErrorCode::kIo, "{}: cannot open: {}", path, std::strerror(errno));
+  if (fd < 0) fail(ErrorCode::kIo, "'{}': cannot open: {}", path, std::strerror(errno));
+  struct stat info = {};
+  if (::fstat(fd, &info) != 0 || !(S_ISREG(info.st_mode) || S_ISFIFO(info.st_mode))) {
+    ::close(fd);  // a device may never end
+    bad_input("{}: expected a file or a pipe, got a directory or a device", path);
+  }
   try {
     std::string text = read_all(fd, path);
     ::close(fd);

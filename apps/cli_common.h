@@ -32,6 +32,10 @@ std::vector<int32_t> parse_ids(std::string_view text);
 // The value of --tokens: ids, "-" for standard input, or "@FILE".
 std::vector<int32_t> read_ids(const std::string& value);
 
+// Text that a terminal shows as it is: control characters, bidirectional overrides and bytes that
+// are not UTF-8 come out as \xNN.
+std::string escape_unprintable(std::string_view text);
+
 bool stdin_is_terminal();
 bool stdout_is_terminal();
 std::string read_stdin();

@@ -91,7 +91,7 @@ void add_chat(CLI::App& app) {
                 "plain, chatml, mistral or falcon; default: the model's own");
   c->add_option("--system", o->system, "System message");
   c->add_option("-n", o->max_tokens, "Tokens of an answer at most")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   cli::add_sampling_options(*c, o->sampling);
   c->add_option("--stop", o->stop, "End an answer before this text; may be given several times")

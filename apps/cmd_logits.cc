@@ -37,6 +37,7 @@ std::string npy_header(int64_t rows, int64_t cols) {
 }
 
 void logits(const LogitsOptions& o) {
+  if (!o.out.empty()) AtomicFile::check_target(o.out);
   const std::vector<int32_t> ids = cli::read_ids(o.tokens);
   const auto engine = cli::load_engine(o.model, 16);
   const std::vector<float> values = last_logits(*engine, ids, o.last);
@@ -80,7 +81,7 @@ void add_logits(CLI::App& app) {
   c->add_option("--tokens", o->tokens, "Ids separated by commas; @FILE or - for long lists")
       ->required();
   c->add_option("--last", o->last, "How many positions")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   cli::add_engine_options(*c, o->model);
   auto* json = c->add_flag("--json", o->json, "Print one JSON object");

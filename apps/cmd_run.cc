@@ -8,6 +8,7 @@
 #include "cli_common.h"
 #include "commands.h"
 #include "core/error.h"
+#include "engine/atomic_file.h"
 #include "engine/model_source.h"
 #include "engine/state_file.h"
 
@@ -19,7 +20,7 @@ constexpr std::string_view kDemoPrompt = "It was a fine morning, and ";
 
 struct RunOptions {
   cli::ModelOptions model;
-  std::vector<std::string> arguments;  // [MODEL] [PROMPT]
+  std::optional<std::string> first, second;  // [MODEL] [PROMPT]
   std::optional<std::string> tokens;
   int64_t max_tokens = 128;
   SamplingOptions sampling;
@@ -36,18 +37,15 @@ struct Prompt {
 
 // One argument alone is a model if it names one, else the prompt.
 std::optional<std::string> split_arguments(RunOptions& o) {
-  std::optional<std::string> prompt;
-  if (o.arguments.size() == 2) {
-    o.model.model = o.arguments[0];
-    prompt = o.arguments[1];
-  } else if (o.arguments.size() == 1) {
-    if (o.tokens || names_a_model(o.arguments[0])) {
-      o.model.model = o.arguments[0];
-    } else {
-      prompt = o.arguments[0];
-    }
+  if (o.second) {
+    o.model.model = *o.first;
+    return o.second;
   }
-  return prompt;
+  if (o.first && (o.tokens || names_a_model(*o.first))) {
+    o.model.model = *o.first;
+    return std::nullopt;
+  }
+  return o.first;
 }
 
 Prompt read_prompt(const RunOptions& o, const std::optional<std::string>& argument,
@@ -135,6 +133,7 @@ void print_stats(Engine& engine, const GenerationResult& r, double load_s) {
 
 void run(RunOptions& o) {
   const auto argument = split_arguments(o);
+  if (!o.state_out.empty()) AtomicFile::check_target(o.state_out);  // before the work, not after
   const double started = cli::seconds();
   const auto engine = cli::load_engine(o.model);
   const double load_s = cli::seconds() - started;
@@ -165,14 +164,16 @@ void run(RunOptions& o) {
   }
   const GenerationResult result = generate(*engine, request);
   progress.clear();
-  if (!o.state_out.empty()) save_conversation(*engine, conversation, o.state_out);
   if (o.json) {
     print_json(o, *engine, result, load_s);
+  } else if (o.max_tokens == 0) {
+    // Nothing was asked for.
   } else if (engine->has_tokenizer()) {
     fmt::print("\n");
   } else {
     fmt::print("{}\n", fmt::join(result.tokens, ","));
   }
+  if (!o.state_out.empty()) save_conversation(*engine, conversation, o.state_out);
   if (o.stats) print_stats(*engine, result, load_s);
 }
 
@@ -189,9 +190,10 @@ void add_run(CLI::App& app) {
       "input when it is not given. The answer goes to standard output; the same options give the "
       "same\n"
       "answer every time, whatever the number of threads.");
-  c->add_option("arguments", o->arguments, "[MODEL] [PROMPT]")->expected(0, 2)->type_name("");
+  c->add_option("MODEL", o->first, "Model; without it the demo model")->type_name("");
+  c->add_option("PROMPT", o->second, "Text to continue; without it standard input")->type_name("");
   c->add_option("-n", o->max_tokens, "Tokens to generate at most; 0 only processes the prompt")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40))
       ->capture_default_str();
   cli::add_sampling_options(*c, o->sampling);
   c->add_option("--stop", o->stop, "End before this text; may be given several times")

@@ -137,7 +137,7 @@ void add_score(CLI::App& app) {
       "'-' is standard input. nll is in nats; perplexity is per token, so it compares models of "
       "one\n"
       "tokenizer only, bits per byte compares all.");
-  c->add_option("arguments", o->arguments, "[MODEL] FILE...")
+  c->add_option("FILE", o->arguments, "[MODEL] FILE...")
       ->required()
       ->expected(1, -1)
       ->type_name("");

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli_common.h"
 #include "commands.h"
@@ -13,36 +14,18 @@ namespace adder {
 namespace {
 
 struct TokenizeOptions {
-  std::vector<std::string> arguments;  // [MODEL] TEXT
+  std::optional<std::string> first, second;  // [MODEL] TEXT
   bool decode = false, special = false, json = false;
 };
-
-// Bytes that are not printable are shown as \xNN, so that every piece fits on its line.
-std::string printable(std::string_view bytes) {
-  std::string out;
-  for (const char c : bytes) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\\') {
-      out += "\\\\";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 void tokenize(const TokenizeOptions& o) {
   std::string model;
   std::optional<std::string> argument;
-  if (o.arguments.size() == 2) {
-    model = o.arguments[0];
-    argument = o.arguments[1];
-  } else if (o.arguments.size() == 1) {
-    (names_a_model(o.arguments[0]) ? model : argument.emplace()) = o.arguments[0];
+  if (o.second) {
+    model = *o.first;
+    argument = o.second;
+  } else if (o.first) {
+    (names_a_model(*o.first) ? model : argument.emplace()) = *o.first;
   }
   const auto tokenizer = load_tokenizer_of(model);
   const std::string text = argument ? *argument : cli::read_stdin();
@@ -61,7 +44,8 @@ void tokenize(const TokenizeOptions& o) {
     fmt::print("{}\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     return;
   }
-  for (const int32_t id : ids) fmt::print("{}\t{}\n", id, printable(tokenizer->token_bytes(id)));
+  for (const int32_t id : ids)
+    fmt::print("{}\t{}\n", id, cli::escape_unprintable(tokenizer->token_bytes(id)));
 }
 
 }  // namespace
@@ -73,7 +57,8 @@ void add_tokenize(CLI::App& app) {
       "MODEL may also be a tokenizer file. One argument is a MODEL if it names one (the text then "
       "comes\n"
       "from standard input), else the TEXT, split by the demo model's tokenizer (bytes).");
-  c->add_option("arguments", o->arguments, "[MODEL] TEXT")->expected(0, 2)->type_name("");
+  c->add_option("MODEL", o->first, "Model or tokenizer file")->type_name("");
+  c->add_option("TEXT", o->second, "Text; without it standard input")->type_name("");
   c->add_flag("--decode", o->decode, "TEXT is ids separated by commas; print what they stand for");
   c->add_flag("--special", o->special, "Spellings of control tokens in TEXT become control tokens");
   c->add_flag("--json", o->json, "Print one JSON object");

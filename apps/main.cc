@@ -1,10 +1,27 @@
 // The command line: one binary, one subcommand per file of this folder.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
+#include <new>
+#include <string_view>
 
+#include "cli_common.h"
 #include "commands.h"
 #include "core/error.h"
+
+namespace {
+
+// One line, whatever was in the file or argument that the message quotes.
+int report(std::string_view message) {
+  std::fflush(stdout);
+  constexpr size_t kLongest = 2000;
+  fmt::print(stderr, "adder: {}\n", adder::cli::escape_unprintable(message.substr(0, kLongest)));
+  return 1;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -26,10 +43,14 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    return report("out of memory");
   } catch (const std::exception& e) {
-    std::fflush(stdout);
-    fmt::print(stderr, "adder: {}\n", e.what());
-    return 1;
+    return report(e.what());
+  }
+  // A full disk shows when the last bytes are written.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report(fmt::format("standard output: cannot write: {}", std::strerror(errno)));
   }
   return 0;
 }

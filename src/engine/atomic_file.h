@@ -16,6 +16,10 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Throws what the constructor would, without leaving anything behind: for asking before long
+  // work.
+  static void check_target(const std::string& target) { const AtomicFile probe(target); }
+
   void write(std::span<const std::byte> bytes);
   void commit();  // at most once
 

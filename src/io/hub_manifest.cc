@@ -109,7 +109,7 @@ bool files_present(const std::string& directory, const Manifest& manifest) {
   if (manifest.files.empty()) return false;
   for (const auto& [name, pulled] : manifest.files) {
     std::error_code error;
-    const auto size = std::filesystem::file_size(directory + "/" + name, error);
+    const auto size = std::filesystem::file_size(std::filesystem::path(directory) / name, error);
     if (error || static_cast<int64_t>(size) != pulled.size) return false;
   }
   return true;

@@ -122,7 +122,7 @@ void HubRemote::get(const std::string& path, const std::string& what, HubSink& s
     if (++attempt >= retry_.attempts) {
       throw HubUnavailable(fmt::format("{}: {} ({} attempts)", what, reason, retry_.attempts));
     }
-    pause(what + ": " + reason, attempt, result.response.retry_after_s);
+    pause(fmt::format("{}: {}", what, reason), attempt, result.response.retry_after_s);
   }
 }
 

@@ -56,7 +56,7 @@ class BpeTokenizer final : public Tokenizer {
     ADDER_CHECK(id >= 0 && id < size_, "token id: expected 0 .. {}, got {}", size_ - 1, id);
   }
   const StringTable& decoded() const { return bytes_ ? vocabulary_ : decoded_; }
-  void spell_in_bytes(StringTable spelled);
+  void spell_in_bytes(const StringTable& spelled);
   void make_decoded(const BpeTokenizerSpec& spec);
   void encode_text(std::string_view text, bool at_start, std::vector<int32_t>& ids,
                    Bpe::Scratch& scratch) const;
@@ -99,7 +99,7 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerSpec spec, const std::string& name)
   for (const AddedToken& token : spec.added)
     special_[static_cast<size_t>(token.id)] = token.special;
   if (bytes_) {
-    spell_in_bytes(std::move(spec.vocabulary));
+    spell_in_bytes(spec.vocabulary);
   } else {
     vocabulary_ = std::move(spec.vocabulary);
     make_decoded(spec);
@@ -117,7 +117,7 @@ BpeTokenizer::BpeTokenizer(BpeTokenizerSpec spec, const std::string& name)
 // From GPT-2 characters to bytes. Tokens with other characters can never come out of text, since
 // text is only made of the 256; they keep their spelling. Control tokens are kept out of reach, so
 // that text which happens to be their spelling stays text.
-void BpeTokenizer::spell_in_bytes(StringTable spelled) {
+void BpeTokenizer::spell_in_bytes(const StringTable& spelled) {
   for (int32_t id = 0; id < spelled.size(); ++id) {
     if (!spelled.has(id) || added_.has(id)) continue;
     const auto bytes = characters_to_bytes(spelled.text(id));

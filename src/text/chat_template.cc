@@ -96,7 +96,7 @@ class Renderer {
 
 // The template's source in tokenizer_config.json; nothing when there is none.
 std::optional<std::string> configured_template(const std::filesystem::path& path) {
-  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
+  const auto config = nlohmann::json::parse(read_json_config(path), nullptr, false);
   ADDER_CHECK(config.is_object(), "{}: expected a JSON object, got {}", path.string(),
               config.is_discarded() ? "malformed text" : config.type_name());
   const auto found = config.find("chat_template");

@@ -20,4 +20,27 @@ std::string read_file(const std::filesystem::path& path, uintmax_t limit) {
   return bytes;
 }
 
+std::string read_json_config(const std::filesystem::path& path) {
+  constexpr int kDeepest = 64;
+  std::string text = read_file(path, kLargestConfigFile);
+  int depth = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;  // whatever is escaped does not end the string
+      in_string = c != '"';
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      ADDER_CHECK(++depth <= kDeepest,
+                  "{}: expected at most {} levels of JSON, got more at byte {}", path.string(),
+                  kDeepest, i);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return text;
+}
+
 }  // namespace adder

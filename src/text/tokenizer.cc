@@ -49,7 +49,7 @@ std::optional<std::string> token_field(const nlohmann::json& config, const char*
 // Takes bos, eos and add_bos_token from tokenizer_config.json or special_tokens_map.json.
 void apply_config(Tokenizer& tokenizer, const fs::path& path) {
   const std::string name = path.string();
-  const auto config = nlohmann::json::parse(read_file(path), nullptr, false);
+  const auto config = nlohmann::json::parse(read_json_config(path), nullptr, false);
   ADDER_CHECK(config.is_object(), "{}: expected a JSON object, got {}", name,
               config.is_discarded() ? "malformed text" : config.type_name());
   if (const auto token = token_field(config, "bos_token", name)) {

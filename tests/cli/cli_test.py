@@ -253,6 +253,32 @@ class Commands(unittest.TestCase):
             self.assertIn(word, self.fails("inspect", path, limit=limit))
             self.assertLess(time.monotonic() - started, 60)
 
+    def test_hostile_bytes_do_not_reach_the_terminal(self):
+        for name in ("\x1b[31mx", "line\nline", "c1\u009b", "turn\u202e"):
+            err = self.fails("inspect", self.folder / name)
+            self.assertFalse(set(err[:-1]) & {"\x1b", "\n", "\u009b", "\u202e"}, repr(err))
+        self.assertEqual(adder("tokenize", "\u00e9")[0], "195\t\\xc3\n169\t\\xa9\n")
+
+    def test_deep_json_beside_a_tokenizer_costs_nothing(self):
+        source = GOLDEN / "tokenizers" / "gpt2_nfc"
+        if not source.exists():
+            source = next((GOLDEN / "tokenizers").iterdir())
+        shutil.copytree(source, self.folder / "t")
+        (self.folder / "t" / "tokenizer_config.json").write_text("[" * 7_000_000)
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+        self.assertIn("64", self.fails("tokenize", self.folder / "t", "x", limit=limit))
+
+    def test_a_full_disk_is_an_error(self):
+        for arguments in (("run", "-n", 3, "x"), ("inspect",), ("logits", "--tokens", "1")):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([ADDER, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE,
+                                      stdin=subprocess.DEVNULL, encoding="utf-8")
+            self.assertEqual(done.returncode, 1, arguments)
+            self.assertIn("No space left", done.stderr)
+
     def test_output_that_goes_nowhere_ends_the_program(self):
         process = subprocess.Popen([ADDER, "run", "-n", "100000000", "x"], stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
