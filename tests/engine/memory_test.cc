@@ -77,9 +77,10 @@ TEST_P(Memory, PeakIsTheSameForShortAndLongPrompts) {
   const int64_t small = peak_of_child(test, 1000), large = peak_of_child(test, 20000);
   ASSERT_GT(small, 0);
   // One row of activations of these models is about 400 floats: 19,000 more would be 30 MB. What
-  // does grow is the ids and the log-likelihoods of the result, 0.4 MB.
-  EXPECT_LT(static_cast<double>(large), 1.05 * static_cast<double>(small))
-      << small << " KiB with 1,000 tokens, " << large << " KiB with 20,000";
+  // does grow is the ids and the log-likelihoods of the result, 0.4 MB; the kernel's counter itself
+  // wavers by some hundred KiB.
+  EXPECT_LT(large, small + 2048) << small << " KiB with 1,000 tokens, " << large
+                                 << " KiB with 20,000";
 }
 
 }  // namespace
