@@ -173,8 +173,7 @@ void Sequence::emit(std::string_view text) {
 void Sequence::end(FinishReason reason) {
   result.finish = reason;
   // The last token has been chosen but not processed; a conversation needs it in its state.
-  phase = phase == Phase::kDecode && keeps_state() && reason != FinishReason::kStop ? Phase::kFlush
-                                                                                    : Phase::kDone;
+  phase = phase == Phase::kDecode && keeps_state() ? Phase::kFlush : Phase::kDone;
 }
 
 void Sequence::accept(const Engine& engine, int32_t token) {
@@ -193,11 +192,7 @@ void Sequence::accept(const Engine& engine, int32_t token) {
   result.tokens.push_back(token);
   if (decoder) {
     emit(matcher->push(decoder->push(token)));
-    if (matcher->matched()) {
-      result.finish = FinishReason::kStop;
-      phase = keeps_state() ? Phase::kFlush : Phase::kDone;
-      return;
-    }
+    if (matcher->matched()) return end(FinishReason::kStop);
   }
   if (static_cast<int64_t>(result.tokens.size()) >= request->max_tokens) end(FinishReason::kLength);
 }
