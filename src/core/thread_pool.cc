@@ -11,7 +11,8 @@ namespace adder {
 namespace {
 
 // How often a waiting thread looks before it sleeps: about 20 microseconds, longer than the gap
-// between two operations of one decode step and far shorter than a scheduler tick.
+// between two operations of one decode step and far shorter than a scheduler tick. With more
+// threads than CPUs a thread that looks keeps a CPU from one that works, so those sleep at once.
 constexpr int kSpins = 2000;
 
 inline void relax() {
@@ -42,6 +43,7 @@ struct ThreadPool::Shared {
   std::atomic<int> running{0};     // workers that have not finished the current loop
   std::atomic<int64_t> next{0};    // first index nobody has taken
   std::atomic<bool> stop{false};
+  int spins = kSpins;
   int64_t count = 0, grain = 1;
   Function function = nullptr;
   void* context = nullptr;
@@ -59,7 +61,7 @@ struct ThreadPool::Shared {
     uint32_t seen = 0;
     for (;;) {
       uint32_t now = epoch.load(std::memory_order_acquire);
-      for (int spin = 0; now == seen && spin < kSpins; ++spin) {
+      for (int spin = 0; now == seen && spin < spins; ++spin) {
         relax();
         now = epoch.load(std::memory_order_acquire);
       }
@@ -78,6 +80,7 @@ struct ThreadPool::Shared {
 ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
   const std::vector<int> cpus = allowed_cpus();
   size_ = threads > 0 ? threads : std::max<int>(1, static_cast<int>(cpus.size()));
+  if (static_cast<size_t>(size_) > cpus.size()) shared_->spins = 0;
   const bool pin = size_ > 1 && static_cast<size_t>(size_) == cpus.size();
   for (int i = 1; i < size_; ++i) {
     shared_->workers.emplace_back([shared = shared_.get(), i] { shared->work(i); });
@@ -116,7 +119,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Function function, void* cont
   s.epoch.notify_all();
   s.take_chunks(0);
   int left = s.running.load(std::memory_order_acquire);
-  for (int spin = 0; left != 0 && spin < kSpins; ++spin) {
+  for (int spin = 0; left != 0 && spin < s.spins; ++spin) {
     relax();
     left = s.running.load(std::memory_order_acquire);
   }
