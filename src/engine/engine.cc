@@ -104,10 +104,9 @@ Tensor Engine::import_logits(std::span<const float> saved) {
 }
 
 void Engine::explain_non_finite() const {
-  const std::string tensor = find_non_finite(checkpoint());
-  if (!tensor.empty()) {
-    bad_input("{}: tensor '{}': expected finite values, got NaN or Inf", checkpoint().path(),
-              tensor);
+  if (const StoredTensor* tensor = find_non_finite(checkpoint())) {
+    bad_input("{}: tensor '{}': expected finite values, got NaN or Inf", tensor->file,
+              tensor->name);
   }
   fail(ErrorCode::kInternal,
        "{}: the model's output is not finite although its weights are; the values overflow float32",

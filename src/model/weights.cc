@@ -210,16 +210,16 @@ Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, B
   return w;
 }
 
-std::string find_non_finite(const Checkpoint& checkpoint) {
-  for (const auto& [name, stored] : checkpoint.tensors()) {
-    if (is_ignored(name)) continue;
-    const StoredTensor& t = stored;  // clang 14 captures no structured bindings
+const StoredTensor* find_non_finite(const Checkpoint& checkpoint) {
+  for (const auto& item : checkpoint.tensors()) {  // clang 14 captures no structured bindings
+    const StoredTensor& t = item.second;
+    if (is_ignored(t.name)) continue;
     bool finite = true;
     for_each_index(
         t, [&](int64_t, int64_t index) { finite = finite && std::isfinite(element(t, index)); });
-    if (!finite) return name;
+    if (!finite) return &t;
   }
-  return "";
+  return nullptr;
 }
 
 std::string fingerprint(const Checkpoint& checkpoint, const ModelConfig& config) {
@@ -231,9 +231,9 @@ std::string fingerprint(const Checkpoint& checkpoint, const ModelConfig& config)
   add(fmt::format("{} {} {} {} {} {} {} {}", config.family, config.norm_eps,
                   config.bcdt_rms_eps.value_or(-1.0f), config.norm_before_gate, config.dt_min,
                   config.dt_max, config.d_state, config.vocab_size));
-  for (const auto& [name, stored] : checkpoint.tensors()) {
-    const StoredTensor& t = stored;
-    add(fmt::format("\n{} {} {} {}", name, dtype_name(t.dtype), shape_text(t.shape),
+  for (const auto& item : checkpoint.tensors()) {
+    const StoredTensor& t = item.second;
+    add(fmt::format("\n{} {} {} {}", t.name, dtype_name(t.dtype), shape_text(t.shape),
                     shape_text(t.stride)));
     const size_t width = dtype_size(t.dtype);
     if (!t.is_contiguous()) {  // rare: strided tensors of torch files

@@ -46,9 +46,9 @@ class Weights {
   std::vector<Buffer> owned_;
 };
 
-// Name of a big tensor that holds a NaN or Inf, or "" when there is none. Reads every weight, so it
-// is asked only when a result is already known to be broken.
-std::string find_non_finite(const Checkpoint& checkpoint);
+// A tensor that holds a NaN or Inf, or null when there is none. Reads every weight, so it is asked
+// only when a result is already known to be broken.
+const StoredTensor* find_non_finite(const Checkpoint& checkpoint);
 
 // SHA-256 in hex over the sizes of the model and a fixed sample of every tensor's bytes: tells
 // models apart without reading gigabytes.

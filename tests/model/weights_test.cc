@@ -140,12 +140,15 @@ TEST_P(WeightsTest, ANonFiniteValueInASmallTensorIsNamedAtLoad) {
 }
 
 TEST_P(WeightsTest, ANonFiniteValueInABigTensorIsFoundWhenAskedFor) {
-  EXPECT_EQ(find_non_finite(Loaded(shape_, tensors_).checkpoint), "");
+  EXPECT_EQ(find_non_finite(Loaded(shape_, tensors_).checkpoint), nullptr);
   for (const auto& item : tensors_) {
     if (!is_big(item.first)) continue;
     TestTensors spoiled = tensors_;
     set_value(spoiled[item.first], 5, kNaN);
-    EXPECT_EQ(find_non_finite(Loaded(shape_, spoiled).checkpoint), item.first);
+    const Loaded loaded(shape_, spoiled);
+    const StoredTensor* found = find_non_finite(loaded.checkpoint);
+    ASSERT_NE(found, nullptr) << item.first;
+    EXPECT_EQ(found->name, item.first);
   }
 }
 
