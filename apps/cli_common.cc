@@ -122,6 +122,10 @@ std::string escape_unprintable(std::string_view text) {
   return out;
 }
 
+bool is_path(const std::string& argument) {
+  return ::access(argument.c_str(), F_OK) == 0;
+}
+
 bool stdin_is_terminal() {
   return ::isatty(STDIN_FILENO) == 1;
 }

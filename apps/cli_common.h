@@ -36,6 +36,7 @@ std::vector<int32_t> read_ids(const std::string& value);
 // are not UTF-8 come out as \xNN.
 std::string escape_unprintable(std::string_view text);
 
+bool is_path(const std::string& argument);  // something of this name exists
 bool stdin_is_terminal();
 bool stdout_is_terminal();
 std::string read_stdin();

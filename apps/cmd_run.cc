@@ -75,6 +75,17 @@ Prompt read_prompt(const RunOptions& o, const std::optional<std::string>& argume
   return prompt;
 }
 
+std::unique_ptr<Engine> load(const RunOptions& o) {
+  try {
+    return cli::load_engine(o.model);
+  } catch (const Error& e) {
+    // "and/or" is spelled like a repository.
+    if (o.second || !o.first || o.tokens || cli::is_path(*o.first)) throw;
+    throw Error(e.code(), fmt::format("{} (if '{}' is a prompt, give it on standard input)",
+                                      e.what(), *o.first));
+  }
+}
+
 nlohmann::json logprobs_json(const Engine& engine, const std::vector<TokenLogprobs>& logprobs) {
   const auto entry = [&](const TokenLogprob& p) {
     nlohmann::json j = {{"token", p.token}, {"logprob", p.logprob}};
@@ -135,7 +146,7 @@ void run(RunOptions& o) {
   const auto argument = split_arguments(o);
   if (!o.state_out.empty()) AtomicFile::check_target(o.state_out);  // before the work, not after
   const double started = cli::seconds();
-  const auto engine = cli::load_engine(o.model);
+  const auto engine = load(o);
   const double load_s = cli::seconds() - started;
   Prompt prompt = read_prompt(o, argument, *engine);
 

@@ -253,6 +253,10 @@ class Commands(unittest.TestCase):
             self.assertIn(word, self.fails("inspect", path, limit=limit))
             self.assertLess(time.monotonic() - started, 60)
 
+    def test_a_prompt_spelled_like_a_repository_gets_a_hint(self):
+        self.assertIn("standard input", self.fails("run", "and/or"))
+        self.assertNotIn("standard input", self.fails("run", "and/or", "x"))
+
     def test_hostile_bytes_do_not_reach_the_terminal(self):
         for name in ("\x1b[31mx", "line\nline", "c1\u009b", "turn\u202e"):
             err = self.fails("inspect", self.folder / name)
