@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 namespace adder {
@@ -48,7 +49,7 @@ std::string format_bytes(double bytes) {
 }
 
 std::string format_duration(double duration_s) {
-  const auto whole = static_cast<int64_t>(duration_s + 0.5);
+  const auto whole = static_cast<int64_t>(std::llround(duration_s));
   const int64_t hours = whole / 3600, minutes = whole / 60 % 60, rest = whole % 60;
   if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, rest);
   return fmt::format("{}:{:02}", minutes, rest);
