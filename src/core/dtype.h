@@ -8,8 +8,30 @@
 
 namespace adder {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF64, kI8, kU8, kI16, kI32, kI64, kBool };
+// The last five are ggml's block formats, of weights only: core/quant.h gives their layouts.
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kI8,
+  kU8,
+  kI16,
+  kI32,
+  kI64,
+  kBool,
+  kQ8_0,
+  kQ4_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
+};
 
+constexpr bool is_quantized(DType t) {
+  return t >= DType::kQ8_0;
+}
+
+// Bytes of one element; 0 for block formats, whose sizes row_bytes() gives.
 constexpr size_t dtype_size(DType t) {
   switch (t) {
     case DType::kF64:
@@ -26,8 +48,38 @@ constexpr size_t dtype_size(DType t) {
     case DType::kU8:
     case DType::kBool:
       return 1;
+    default:
+      return 0;
   }
-  return 0;
+}
+
+// A row of a tensor is a sequence of blocks; a plain type is a block of one element.
+struct BlockShape {
+  int64_t elements;
+  size_t bytes;
+};
+
+constexpr BlockShape block_shape(DType t) {
+  switch (t) {
+    case DType::kQ8_0:
+      return {32, 34};
+    case DType::kQ4_0:
+      return {32, 18};
+    case DType::kQ4_K:
+      return {256, 144};
+    case DType::kQ5_K:
+      return {256, 176};
+    case DType::kQ6_K:
+      return {256, 210};
+    default:
+      return {1, dtype_size(t)};
+  }
+}
+
+// Bytes of `elements` contiguous elements, whole blocks.
+constexpr size_t row_bytes(DType t, int64_t elements) {
+  const BlockShape block = block_shape(t);
+  return static_cast<size_t>(elements / block.elements) * block.bytes;
 }
 
 constexpr std::string_view dtype_name(DType t) {
@@ -52,6 +104,16 @@ constexpr std::string_view dtype_name(DType t) {
       return "U8";
     case DType::kBool:
       return "BOOL";
+    case DType::kQ8_0:
+      return "Q8_0";
+    case DType::kQ4_0:
+      return "Q4_0";
+    case DType::kQ4_K:
+      return "Q4_K";
+    case DType::kQ5_K:
+      return "Q5_K";
+    case DType::kQ6_K:
+      return "Q6_K";
   }
   return "?";
 }

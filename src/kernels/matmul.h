@@ -6,11 +6,13 @@
 namespace adder {
 
 // out[t, n] = bias[n] + sum_k x[t, k] * float(weight[n, k])
+// With quantized weights x is first rounded to int8 in blocks of 32 (quantize_activations in
+// core/quant.h), so that a block's product is a sum of integers, exact, times two scales.
 // Sums are float32. Their order depends on in_features alone: a row's result has the same bits
 // whatever the other rows, their number, or the threads.
 struct MatmulArgs {
   Tensor x;       // (rows, in_features) f32
-  Tensor weight;  // (out_features, in_features) F32, F16 or BF16, rows contiguous
+  Tensor weight;  // (out_features, in_features) F32, F16, BF16 or a block format, rows contiguous
   Tensor bias;    // (out_features) f32; optional
   Tensor out;     // (rows, out_features) f32; does not overlap x
 };
