@@ -4,8 +4,10 @@
 
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -53,6 +55,31 @@ double squared_error(const std::vector<float>& x, const std::vector<float>& y,
 double relative_rms(const std::vector<float>& x, const std::vector<float>& y) {
   return std::sqrt(squared_error(x, y) / squared_error(x, std::vector<float>(x.size())));
 }
+
+// tools/make_quant_golden.py: a row as stored, and what the gguf package makes of it.
+class DequantizeGolden : public testing::TestWithParam<DType> {};
+
+TEST_P(DequantizeGolden, IsExactly) {
+  const DType type = GetParam();
+  std::ifstream file(
+      fmt::format("{}/tests/golden/quant/{}.bin", ADDER_SOURCE_DIR, dtype_name(type)),
+      std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const BlockShape block = block_shape(type);
+  const size_t width = static_cast<size_t>(block.elements);
+  const size_t blocks = bytes.size() / (block.bytes + width * sizeof(float));
+  ASSERT_GT(blocks, 0u);
+  ASSERT_EQ(bytes.size(), blocks * (block.bytes + width * sizeof(float)));
+  std::vector<float> want(blocks * width), got(blocks * width, kNan);
+  std::memcpy(want.data(), bytes.data() + blocks * block.bytes, want.size() * sizeof(float));
+  dequantize_row(type, reinterpret_cast<const std::byte*>(bytes.data()), got);
+  EXPECT_EQ(got, want);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, DequantizeGolden,
+                         testing::Values(DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0,
+                                         DType::kQ4_K, DType::kQ5_K, DType::kQ6_K),
+                         [](const auto& i) { return std::string(dtype_name(i.param)); });
 
 TEST(QuantizeRow, ErrorOfNormalWeightsIsThatOfTheFormat) {
   const auto x = normal(256 * 64, 0.03f);
