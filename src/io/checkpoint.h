@@ -38,9 +38,11 @@ class Checkpoint {
   // A safetensors image that outlives the checkpoint, e.g. one compiled into the program.
   static Checkpoint from_memory(std::span<const std::byte> safetensors, std::string_view config,
                                 std::string name);
+  // Tensors made by the program itself; file.owners keep their data alive.
+  static Checkpoint from_tensors(TensorFile file, std::string_view config, std::string name);
 
   const std::string& path() const { return path_; }            // as given
-  const std::string& directory() const { return directory_; }  // empty for from_memory
+  const std::string& directory() const { return directory_; }  // empty when there is no file
   const JsonValue& config() const { return config_; }
   Dialect dialect() const { return dialect_; }
   const Tensors& tensors() const { return tensors_; }
