@@ -104,7 +104,7 @@ TEST_P(Copies, ImportedWeightsAreUsable) {
   std::vector<uint16_t> bits = w.bits;
   Buffer owner;
   const Tensor host(bits.data(), DType::kBF16, {6, 10});
-  const Tensor weight = backend_->import_weight(host, &owner);
+  const Tensor weight = backend_->import_weight(host, WeightUse::kRows, &owner);
   EXPECT_EQ(weight.describe(), host.describe());
   OpTensor out(*backend_, {1, 10}, kPacked, {});
   const std::vector<int32_t> ids = {4};

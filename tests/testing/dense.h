@@ -52,7 +52,8 @@ inline std::vector<float> run_matmul(Backend& backend, const std::vector<float>&
   OpTensor tout(backend, {rows, weight.rows}, layout, {});
   MatmulArgs args;
   args.x = tx.view();
-  args.weight = tweight.view();
+  Buffer owner;
+  args.weight = backend.import_weight(tweight.view(), WeightUse::kMatmul, &owner);
   args.bias = tbias.view();
   args.out = tout.view();
   backend.matmul(args);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/cpu/ops.h"
+#include "backends/cpu/packed_weight.h"
 #include "core/error.h"
 #include "kernels/checks.h"
 
@@ -23,8 +24,9 @@ class CpuBackend final : public Backend {
   }
 
   Buffer allocate(size_t bytes) override { return allocate_host(bytes); }
-  // Weights stay where they are mapped: no copy, no repacking, shared between processes.
-  Tensor import_weight(const Tensor& host, Buffer*) override { return host; }
+  Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override {
+    return use == WeightUse::kMatmul ? pack_weight(host, context_.pool, owner) : host;
+  }
 
   void read(const Tensor& tensor, std::span<std::byte> host) override {
     check_copy(tensor, host.size());
@@ -49,6 +51,9 @@ class CpuBackend final : public Backend {
   }
   void matmul(const MatmulArgs& args) override {
     check(args);
+    ADDER_CHECK(args.weight.layout == TensorLayout::kPacked,
+                "matmul: weight: expected one from import_weight, got strided {}",
+                args.weight.describe());
     cpu_matmul(args, context_);
   }
   void causal_conv1d(const CausalConv1dArgs& args) override {

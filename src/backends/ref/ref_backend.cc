@@ -29,7 +29,7 @@ Buffer RefBackend::allocate(size_t bytes) {
   return allocate_host(bytes);
 }
 
-Tensor RefBackend::import_weight(const Tensor& host, Buffer* /*owner*/) {
+Tensor RefBackend::import_weight(const Tensor& host, WeightUse /*use*/, Buffer* /*owner*/) {
   return host;
 }
 
