@@ -9,6 +9,7 @@
 //         f16 d; w = d * scale * (q - 32) per 16 elements
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,16 @@
 #include "core/dtype.h"
 
 namespace adder {
+
+// 32 neighbours of a row as the integers they are: w[i] = scale[i / 16] * q[i] - base. Scale and
+// base are exact; the two scales differ in Q6_K alone, base is not 0 in Q4_K and Q5_K alone.
+struct QuantBlock {
+  std::array<int8_t, 32> q;
+  std::array<float, 2> scale;
+  float base;
+};
+// Elements 32 * index and on of a row of a block format. Throws Error(kBadInput) for another type.
+QuantBlock unpack_block(DType type, const std::byte* row, int64_t index);
 
 // out[i] = element i of a row of whole blocks, for every stored type that weights may have (F32,
 // F16, BF16 and the block formats). `row` needs no alignment. Exact in float32 but for Q4_K's and
