@@ -37,7 +37,7 @@ void dequantize_row(DType type, const std::byte* row, std::span<float> out);
 // The inverse: rounds x to `type` (F32, F16, BF16, Q8_0, Q4_0, Q4_K); x.size() is whole blocks.
 // Q8_0 rounds to the nearest multiple of d = f16(max |x| / 127). Q4_0 and Q4_K search for the
 // scales (and minima) with the least squared error, weighted by `importance`: a number >= 0 per
-// element, or empty for a default that favours large elements. A scale that float16 cannot hold is
+// element, or empty for equal weights. A scale that float16 cannot hold is
 // its largest value, and elements beyond it saturate. Non-finite values are the caller's to refuse.
 // Throws Error(kBadInput) as above, and for importance of another size.
 void quantize_row(DType type, std::span<const float> x, std::span<const float> importance,
