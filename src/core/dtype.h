@@ -142,4 +142,20 @@ constexpr float f16_to_f32(uint16_t bits) {
   return sign ? -magnitude : magnitude;
 }
 
+// Round to nearest even, subnormals included; from 65520 on it is Inf. NaN stays NaN.
+constexpr uint16_t f32_to_f16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {
+    // Below 2^-14: next to 0.5 float32 has steps of 2^-24, those of subnormal halves.
+    const float aligned = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(aligned) - 0x3f000000u));
+  }
+  const uint32_t rebased = magnitude - 0x38000000u;  // exponent bias 127 to 15
+  return static_cast<uint16_t>(sign | ((rebased + 0xfffu + ((rebased >> 13) & 1u)) >> 13));
+}
+
 }  // namespace adder

@@ -41,6 +41,14 @@ bool Tensor::has_unit_inner_stride() const {
          (rank == 0 || dim(rank - 1) <= 1 || stride[static_cast<size_t>(rank - 1)] == 1);
 }
 
+namespace {
+
+bool whole_blocks(DType dtype, int64_t elements) {
+  return !is_quantized(dtype) || elements % block_shape(dtype).elements == 0;
+}
+
+}  // namespace
+
 Tensor Tensor::slice(int axis, int64_t begin, int64_t length) const {
   ADDER_CHECK(layout == TensorLayout::kStrided, "slice: expected a strided tensor, got packed {}",
               describe());
@@ -50,11 +58,15 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t length) const {
   Tensor t = *this;
   t.offset += begin * stride[static_cast<size_t>(axis)];
   t.shape[static_cast<size_t>(axis)] = length;
+  ADDER_CHECK(whole_blocks(dtype, t.offset) && (axis + 1 < rank || whole_blocks(dtype, length)),
+              "slice: expected whole blocks of {} of axis {} of {}, got [{}, {})",
+              block_shape(dtype).elements, axis, describe(), begin, begin + length);
   return t;
 }
 
 Tensor Tensor::split_last(int64_t a, int64_t b) const {
-  ADDER_CHECK(rank >= 1 && rank < kMaxRank && dim(rank - 1) == a * b && has_unit_inner_stride(),
+  ADDER_CHECK(rank >= 1 && rank < kMaxRank && dim(rank - 1) == a * b && has_unit_inner_stride() &&
+                  whole_blocks(dtype, b),
               "split_last: expected a last axis of {} * {}, got {}", a, b, describe());
   Tensor t = *this;
   t.rank = rank + 1;
@@ -68,7 +80,8 @@ Tensor Tensor::split_last(int64_t a, int64_t b) const {
 Tensor Tensor::reshape(std::initializer_list<int64_t> dims) const {
   Tensor t(data, dtype, dims);
   t.offset = offset;
-  ADDER_CHECK(is_contiguous() && t.size() == size(),
+  ADDER_CHECK(is_contiguous() && t.size() == size() &&
+                  (t.rank == 0 || whole_blocks(dtype, t.dim(t.rank - 1))),
               "reshape: expected {} contiguous elements, got {}", t.size(), describe());
   return t;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -40,7 +41,7 @@ struct Tensor {
   // True when the last axis has stride 1, which is all that the operations ask for.
   bool has_unit_inner_stride() const;
 
-  // Elements [begin, begin + length) of one axis.
+  // Elements [begin, begin + length) of one axis. A block format is cut between blocks only.
   Tensor slice(int axis, int64_t begin, int64_t length) const;
   // Splits the last axis (size a * b, unit stride) into (a, b).
   Tensor split_last(int64_t a, int64_t b) const;
@@ -53,6 +54,11 @@ struct Tensor {
   template <typename T>
   T* ptr() const {
     return static_cast<T*>(data) + offset;
+  }
+  // The same for any dtype: address of element `at` of the memory, counted from element 0. In a
+  // block format it is the first of its block.
+  std::byte* bytes(int64_t at = 0) const {
+    return static_cast<std::byte*>(data) + row_bytes(dtype, offset + at);
   }
 
   std::string describe() const;  // "(4, 768) F32", for messages

@@ -42,8 +42,14 @@ void check_optional_f32(std::string_view op, std::string_view field, const Tenso
 void check_weight(std::string_view op, std::string_view field, Tensor t, Dims want) {
   if (t.layout == TensorLayout::kPacked) t.layout = TensorLayout::kStrided;  // shape and dtype only
   check_tensor(op, field, t, want);
-  ADDER_CHECK(t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16,
-              "{}: {}: expected F32, F16 or BF16, got {}", op, field, dtype_name(t.dtype));
+  ADDER_CHECK(t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16 ||
+                  is_quantized(t.dtype),
+              "{}: {}: expected F32, F16, BF16 or a block format, got {}", op, field,
+              dtype_name(t.dtype));
+  const int64_t block = block_shape(t.dtype).elements;
+  ADDER_CHECK(t.dim(1) % block == 0 && t.stride[0] % block == 0,
+              "{}: {}: expected rows of whole blocks of {}, got {} with row stride {}", op, field,
+              block, t.describe(), t.stride[0]);
 }
 
 // The tensor whose shape gives the sizes that the others are held against.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 namespace adder {
 namespace {
@@ -37,6 +38,30 @@ TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
     if (!std::isnan(wide)) {
       EXPECT_EQ(f32_to_bf16(wide), bits);
     }
+  }
+}
+
+TEST(DType, F16RoundsToNearestEven) {
+  // Every half comes back, and so does the middle between two neighbours: to the even one. A hair
+  // to either side of the middle decides for that side.
+  for (uint32_t bits = 0; bits < 0x7c00; ++bits) {
+    const float low = f16_to_f32(static_cast<uint16_t>(bits));
+    const float high = bits == 0x7bff ? 65536.0f : f16_to_f32(static_cast<uint16_t>(bits + 1));
+    const float middle = (low + high) / 2;
+    ASSERT_EQ(f32_to_f16(low), bits);
+    ASSERT_EQ(f32_to_f16(middle), bits + (bits & 1)) << bits;
+    ASSERT_EQ(f32_to_f16(std::nextafter(middle, 0.0f)), bits);
+    ASSERT_EQ(f32_to_f16(std::nextafter(middle, 1e9f)), bits + 1);
+    ASSERT_EQ(f32_to_f16(-middle), 0x8000 + bits + (bits & 1));
+  }
+  EXPECT_EQ(f32_to_f16(3e38f), 0x7c00);
+  EXPECT_EQ(f32_to_f16(-std::numeric_limits<float>::infinity()), 0xfc00);
+  EXPECT_EQ(f32_to_f16(std::numeric_limits<float>::denorm_min()), 0);
+  EXPECT_EQ(f32_to_f16(-1e-40f), 0x8000);
+  for (const uint32_t nan : {0x7f800001u, 0x7fc00000u, 0xffffffffu}) {
+    const float value = std::bit_cast<float>(nan);
+    EXPECT_TRUE(std::isnan(f16_to_f32(f32_to_f16(value)))) << nan;
+    EXPECT_EQ(std::signbit(f16_to_f32(f32_to_f16(value))), std::signbit(value)) << nan;
   }
 }
 

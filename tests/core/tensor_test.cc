@@ -54,5 +54,31 @@ TEST_F(TensorViews, RefusesWhatIsOutsideOrDoesNotFit) {
   EXPECT_EQ(t_.describe(), "(2, 3, 4) F32");
 }
 
+TEST(BlockTensor, RowsAreAddressedInBytesAndCutBetweenBlocks) {
+  std::vector<std::byte> memory(row_bytes(DType::kQ8_0, 3 * 64));
+  const Tensor t(memory.data(), DType::kQ8_0, {3, 64});
+  EXPECT_EQ(t.describe(), "(3, 64) Q8_0");
+  EXPECT_TRUE(t.is_contiguous());
+  EXPECT_EQ(t.bytes(), memory.data());
+  EXPECT_EQ(t.bytes(64), memory.data() + 68);
+  EXPECT_EQ(t.slice(0, 1, 2).offset, 64);
+  EXPECT_EQ(t.slice(0, 1, 2).bytes(), memory.data() + 68);
+  EXPECT_EQ(t.select(2).bytes(32), memory.data() + 2 * 68 + 34);
+  EXPECT_EQ(t.slice(1, 32, 32).select(1).bytes(), memory.data() + 68 + 34);
+  EXPECT_EQ(t.split_last(2, 32).dim(2), 32);
+  EXPECT_EQ(t.reshape({6, 32}).select(5).bytes(), memory.data() + 5 * 34);
+  EXPECT_THROW(t.slice(1, 16, 32), Error);
+  EXPECT_THROW(t.slice(1, 0, 33), Error);
+  EXPECT_THROW(t.split_last(4, 16), Error);
+  EXPECT_THROW(t.reshape({12, 16}), Error);
+}
+
+TEST(BlockTensor, BytesOfPlainTypesAreTheirElements) {
+  float values[12];
+  const Tensor t(values, DType::kF32, {3, 4});
+  EXPECT_EQ(t.slice(0, 1, 2).bytes(2), reinterpret_cast<std::byte*>(values + 6));
+  EXPECT_EQ(t.slice(1, 1, 2).bytes(), reinterpret_cast<std::byte*>(values + 1));
+}
+
 }  // namespace
 }  // namespace adder

@@ -11,9 +11,7 @@ namespace {
 
 // The bytes of a contiguous tensor in host memory.
 std::span<std::byte> bytes_of(const Tensor& t) {
-  const size_t element = dtype_size(t.dtype);
-  return {static_cast<std::byte*>(t.data) + t.offset * static_cast<int64_t>(element),
-          static_cast<size_t>(t.size()) * element};
+  return {t.bytes(), row_bytes(t.dtype, t.size())};
 }
 
 void check_copy(std::string_view op, const Tensor& t, size_t host_bytes) {
