@@ -55,7 +55,7 @@ TensorFile open_weights(const std::string& path) {
   const bool safetensors = magic.size() > 8 && magic[8] == '{';
   TensorFile file =
       torch && !safetensors ? read_torch_zip(bytes, path) : read_safetensors(bytes, path);
-  file.owners.push_back(std::move(mapping));
+  file.mapping = std::move(mapping);
   return file;
 }
 
@@ -204,12 +204,19 @@ void Checkpoint::add(TensorFile file) {
     }
     it->second = std::move(tensor);
   }
+  if (file.mapping) mappings_.push_back(std::move(file.mapping));
   for (auto& owner : file.owners) owners_.push_back(std::move(owner));
 }
 
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+void Checkpoint::release(const StoredTensor& tensor) const {
+  if (!tensor.is_contiguous()) return;
+  const size_t bytes = row_bytes(tensor.dtype, tensor.size());
+  for (const auto& mapping : mappings_) mapping->discard({tensor.data, bytes});
 }
 
 uint64_t Checkpoint::total_bytes() const {

@@ -47,6 +47,9 @@ class Checkpoint {
   Dialect dialect() const { return dialect_; }
   const Tensors& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null when absent
+  // Says that a tensor's bytes will hardly be read again: its pages may leave memory. Harmless when
+  // they are.
+  void release(const StoredTensor& tensor) const;
   // Bytes of all tensors; data that tied tensors share counts once.
   uint64_t total_bytes() const;
 
@@ -58,7 +61,8 @@ class Checkpoint {
   JsonValue config_;
   Dialect dialect_ = Dialect::kStateSpaces;
   Tensors tensors_;
-  std::vector<std::shared_ptr<const void>> owners_;  // keep the data alive
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // these two keep the data alive
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 }  // namespace adder

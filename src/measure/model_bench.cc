@@ -132,7 +132,7 @@ SyntheticMemory synthetic_memory_for(const std::string& device) {
   float values[32 * 32] = {};
   const Tensor host(values, DType::kF32, {32, 32});
   Buffer owner;
-  const Tensor imported = backend->import_weight(host, &owner);
+  const Tensor imported = backend->import_weight(host, WeightUse::kMatmul, &owner);
   return imported.data == host.data ? SyntheticMemory::kOwn : SyntheticMemory::kShared;
 }
 
