@@ -8,9 +8,8 @@
 
 namespace adder::cli {
 
-void add_bench_source(CLI::App& command, BenchSource& s) {
-  auto* model =
-      command.add_option("MODEL", s.model.model, "Model; without it the demo model")->type_name("");
+void add_bench_source(CLI::App& command, BenchSource& s, const std::string& model_help) {
+  auto* model = command.add_option("MODEL", s.model.model, model_help)->type_name("");
   command
       .add_option("--synthetic", s.synthetic,
                   "A model of this published shape with random weights, made in memory")
