@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backends/cpu/ops.h"
+#include "backends/cpu/packed_weight.h"
 #include "core/buffer.h"
 
 namespace adder {
@@ -89,12 +90,11 @@ void fill(void* memory, int64_t count, DType type) {
   }
 }
 
-MatmulArgs matmul_args(Buffer& x, Buffer& weight, Buffer& out, int64_t rows, int64_t n, int64_t k,
-                       DType type, int64_t first_weight) {
+MatmulArgs matmul_args(Buffer& x, const Tensor& weight, Buffer& out, int64_t rows) {
   MatmulArgs args;
+  const int64_t n = weight.dim(0), k = weight.dim(1);
   args.x = Tensor(x.data(), DType::kF32, {rows, k});
-  args.weight = Tensor(weight.data(), type, {n, k});
-  args.weight.offset = first_weight;
+  args.weight = weight;
   args.out = Tensor(out.data(), DType::kF32, {rows, n});
   return args;
 }
@@ -109,7 +109,9 @@ void Prefill(benchmark::State& state, int64_t n, int64_t k, DType type, int64_t 
   fill(x.data(), rows * k, DType::kF32);
   fill(weight.data(), n * k, type);
   fill(weight32.data(), n * k, DType::kF32);
-  const MatmulArgs args = matmul_args(x, weight, out, rows, n, k, type, 0);
+  Buffer packed;
+  const MatmulArgs args = matmul_args(
+      x, pack_weight(Tensor(weight.data(), type, {n, k}), context().pool, &packed), out, rows);
   const auto m = static_cast<int>(rows), ni = static_cast<int>(n), ki = static_cast<int>(k);
 
   std::vector<double> ours, theirs;
@@ -151,13 +153,17 @@ uint64_t read_all(const void* memory, int64_t bytes) {
 // Decode: one row. The weights are walked through copies of 256 MB in all, so that they come from
 // memory as they do in a model, and the read loop reads the same bytes.
 void Decode(benchmark::State& state, int64_t n, int64_t k, DType type, int64_t rows) {
-  const int64_t count = n * k, bytes = count * static_cast<int64_t>(dtype_size(type));
-  const int64_t copies = std::max<int64_t>(1, (int64_t{256} << 20) / bytes);
   Buffer x = allocate_host(static_cast<size_t>(rows * k * 4));
-  Buffer weight = allocate_host(static_cast<size_t>(bytes * copies));
   Buffer out = allocate_host(static_cast<size_t>(rows * n * 4));
   fill(x.data(), rows * k, DType::kF32);
-  fill(weight.data(), count * copies, type);
+  Buffer strided = allocate_host(row_bytes(type, n * k)), packed;
+  fill(strided.data(), n * k, type);
+  Tensor weight = pack_weight(Tensor(strided.data(), type, {n, k}), context().pool, &packed);
+  const auto bytes = static_cast<int64_t>(packed.size());
+  const int64_t copies = std::max<int64_t>(1, (int64_t{256} << 20) / bytes);
+  Buffer all = allocate_large(static_cast<size_t>(bytes * copies));
+  const auto copy = [&](int64_t i) { return static_cast<std::byte*>(all.data()) + i * bytes; };
+  for (int64_t i = 0; i < copies; ++i) std::memcpy(copy(i), packed.data(), packed.size());
   // A quarter of all copies at a time: some milliseconds, longer than a scheduler's slice.
   const int64_t batch = std::max<int64_t>(1, copies / 4);
   int64_t next = 0;
@@ -166,15 +172,14 @@ void Decode(benchmark::State& state, int64_t n, int64_t k, DType type, int64_t r
     if (next + batch > copies) next = 0;
     ours.push_back(seconds([&] {
       for (int64_t i = 0; i < batch; ++i) {
-        cpu_matmul(matmul_args(x, weight, out, rows, n, k, type, (next + i) * count), context());
+        weight.data = copy(next + i);
+        cpu_matmul(matmul_args(x, weight, out, rows), context());
       }
     }));
     state.SetIterationTime(ours.back());
     next = next + 2 * batch > copies ? 0 : next + batch;
-    reads.push_back(seconds([&] {
-      benchmark::DoNotOptimize(
-          read_all(static_cast<std::byte*>(weight.data()) + next * bytes, batch * bytes));
-    }));
+    reads.push_back(
+        seconds([&] { benchmark::DoNotOptimize(read_all(copy(next), batch * bytes)); }));
     next += batch;
   }
   const double total = static_cast<double>(batch * bytes) * 1e-9;

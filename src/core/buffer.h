@@ -29,4 +29,8 @@ class Buffer {
 // that are never touched cost nothing. Throws Error(kIo) when the system has no memory left.
 Buffer allocate_host(size_t bytes);
 
+// The same for blocks that are written once and streamed often: from 4 MB on aligned to 2 MB, with
+// huge pages asked for where they are filled to the end.
+Buffer allocate_large(size_t bytes);
+
 }  // namespace adder

@@ -9,6 +9,7 @@
 //         f16 d; w = d * scale * (q - 32) per 16 elements
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -16,6 +17,16 @@
 #include "core/dtype.h"
 
 namespace adder {
+
+// 32 neighbours of a row as the integers they are: w[i] = scale[i / 16] * q[i] - base. Scale and
+// base are exact; the two scales differ in Q6_K alone, base is not 0 in Q4_K and Q5_K alone.
+struct QuantBlock {
+  std::array<int8_t, 32> q;
+  std::array<float, 2> scale;
+  float base;
+};
+// Elements 32 * index and on of a row of a block format. Throws Error(kBadInput) for another type.
+QuantBlock unpack_block(DType type, const std::byte* row, int64_t index);
 
 // out[i] = element i of a row of whole blocks, for every stored type that weights may have (F32,
 // F16, BF16 and the block formats). `row` needs no alignment. Exact in float32 but for Q4_K's and
@@ -26,7 +37,7 @@ void dequantize_row(DType type, const std::byte* row, std::span<float> out);
 // The inverse: rounds x to `type` (F32, F16, BF16, Q8_0, Q4_0, Q4_K); x.size() is whole blocks.
 // Q8_0 rounds to the nearest multiple of d = f16(max |x| / 127). Q4_0 and Q4_K search for the
 // scales (and minima) with the least squared error, weighted by `importance`: a number >= 0 per
-// element, or empty for a default that favours large elements. A scale that float16 cannot hold is
+// element, or empty for equal weights. A scale that float16 cannot hold is
 // its largest value, and elements beyond it saturate. Non-finite values are the caller's to refuse.
 // Throws Error(kBadInput) as above, and for importance of another size.
 void quantize_row(DType type, std::span<const float> x, std::span<const float> importance,

@@ -28,6 +28,7 @@ int64_t Tensor::size() const {
 
 bool Tensor::is_contiguous() const {
   int64_t step = 1;
+  if (layout != TensorLayout::kStrided) return false;
   for (int axis = rank - 1; axis >= 0; --axis) {
     if (dim(axis) != 1 && stride[static_cast<size_t>(axis)] != step) return false;
     step *= dim(axis);
@@ -36,7 +37,8 @@ bool Tensor::is_contiguous() const {
 }
 
 bool Tensor::has_unit_inner_stride() const {
-  return rank == 0 || dim(rank - 1) <= 1 || stride[static_cast<size_t>(rank - 1)] == 1;
+  return layout == TensorLayout::kStrided &&
+         (rank == 0 || dim(rank - 1) <= 1 || stride[static_cast<size_t>(rank - 1)] == 1);
 }
 
 namespace {
@@ -48,6 +50,8 @@ bool whole_blocks(DType dtype, int64_t elements) {
 }  // namespace
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t length) const {
+  ADDER_CHECK(layout == TensorLayout::kStrided, "slice: expected a strided tensor, got packed {}",
+              describe());
   ADDER_CHECK(axis >= 0 && axis < rank && begin >= 0 && length >= 0 && begin + length <= dim(axis),
               "slice: expected a range inside axis {} of {}, got [{}, {})", axis, describe(), begin,
               begin + length);

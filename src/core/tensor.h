@@ -15,12 +15,17 @@
 
 namespace adder {
 
+// kStrided: shape and strides tell where an element lies. kPacked: only the backend knows; such a
+// tensor is used whole.
+enum class TensorLayout : uint8_t { kStrided, kPacked };
+
 struct Tensor {
   static constexpr int kMaxRank = 4;
 
   void* data = nullptr;  // null: "not given", for optional operands
   int64_t offset = 0;    // in elements
   DType dtype = DType::kF32;
+  TensorLayout layout = TensorLayout::kStrided;
   int rank = 0;
   std::array<int64_t, kMaxRank> shape{};
   std::array<int64_t, kMaxRank> stride{};  // in elements

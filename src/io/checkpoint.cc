@@ -57,7 +57,7 @@ TensorFile open_weights(const std::string& path) {
   const bool safetensors = magic.size() > 8 && magic[8] == '{';
   TensorFile file =
       torch && !safetensors ? read_torch_zip(bytes, path) : read_safetensors(bytes, path);
-  file.owners.push_back(std::move(mapping));
+  file.mapping = std::move(mapping);
   return file;
 }
 
@@ -181,8 +181,9 @@ Checkpoint Checkpoint::open(const std::string& path) {
 
   if (!weights.ends_with(kIndexSuffix)) {
     if (auto mapping = MappedFile::open(weights); is_gguf(mapping->bytes())) {
-      out.add_gguf(read_gguf(mapping->bytes(), weights));
-      out.owners_.push_back(std::move(mapping));
+      GgufFile file = read_gguf(mapping->bytes(), weights);
+      file.tensors.mapping = std::move(mapping);
+      out.add_gguf(std::move(file));
       return out;
     }
   }
@@ -236,12 +237,19 @@ void Checkpoint::add(TensorFile file) {
     }
     it->second = std::move(tensor);
   }
+  if (file.mapping) mappings_.push_back(std::move(file.mapping));
   for (auto& owner : file.owners) owners_.push_back(std::move(owner));
 }
 
 const StoredTensor* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
   return it == tensors_.end() ? nullptr : &it->second;
+}
+
+void Checkpoint::release(const StoredTensor& tensor) const {
+  if (!tensor.is_contiguous()) return;
+  const size_t bytes = row_bytes(tensor.dtype, tensor.size());
+  for (const auto& mapping : mappings_) mapping->discard({tensor.data, bytes});
 }
 
 uint64_t Checkpoint::total_bytes() const {

@@ -55,6 +55,9 @@ class Checkpoint {
   // convolution (channels, 1, d_conv), Mamba-2's A, D and gated norm flat.
   const Tensors& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;  // null when absent
+  // Says that a tensor's bytes will hardly be read again: its pages may leave memory. Harmless when
+  // they are.
+  void release(const StoredTensor& tensor) const;
   // Bytes of all tensors; data that tied tensors share counts once.
   uint64_t total_bytes() const;
 
@@ -68,7 +71,8 @@ class Checkpoint {
   std::unique_ptr<const GgufMetadata> gguf_;
   Dialect dialect_ = Dialect::kStateSpaces;
   Tensors tensors_;
-  std::vector<std::shared_ptr<const void>> owners_;  // keep the data alive
+  std::vector<std::shared_ptr<const MappedFile>> mappings_;  // these two keep the data alive
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 }  // namespace adder

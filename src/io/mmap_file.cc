@@ -57,6 +57,15 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       new MappedFile(static_cast<const std::byte*>(data), size));
 }
 
+void MappedFile::discard(std::span<const std::byte> part) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  if (part.data() < data_ || part.data() + part.size() > data_ + size_) return;
+  const auto first = static_cast<size_t>(part.data() - data_);  // data_ is at a page
+  const size_t begin = (first + page - 1) / page * page;
+  const size_t end = (first + part.size()) / page * page;
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   ::munmap(const_cast<std::byte*>(data_), size_);  // munmap takes a plain pointer, writes nothing
 }

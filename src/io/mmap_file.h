@@ -23,6 +23,11 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
+  // Lets the system drop the pages that lie inside `part`, a part of this file or not; they are
+  // read again when touched. For data that has been copied: the mapping and the copy need not both
+  // be in memory.
+  void discard(std::span<const std::byte> part) const;
+
  private:
   MappedFile(const std::byte* data, size_t size) : data_(data), size_(size) {}
 

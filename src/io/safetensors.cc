@@ -164,7 +164,7 @@ TensorFile read_safetensors(std::span<const std::byte> image, const std::string&
 TensorFile open_safetensors(const std::string& path) {
   auto mapping = MappedFile::open(path);
   TensorFile file = read_safetensors(mapping->bytes(), path);
-  file.owners.push_back(std::move(mapping));
+  file.mapping = std::move(mapping);
   return file;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "io/mmap_file.h"
 
 namespace adder {
 
@@ -29,7 +30,8 @@ struct StoredTensor {
 
 struct TensorFile {
   std::vector<StoredTensor> tensors;
-  std::vector<std::shared_ptr<const void>> owners;  // keep the data alive
+  std::shared_ptr<const MappedFile> mapping;        // null for an image that was given
+  std::vector<std::shared_ptr<const void>> owners;  // copies that keep data alive
 };
 
 // Row-major strides of a shape.

@@ -185,7 +185,7 @@ TensorFile read_torch_zip(std::span<const std::byte> image, const std::string& n
 TensorFile open_torch_zip(const std::string& path) {
   auto mapping = MappedFile::open(path);
   TensorFile file = read_torch_zip(mapping->bytes(), path);
-  file.owners.push_back(std::move(mapping));
+  file.mapping = std::move(mapping);
   return file;
 }
 

@@ -28,6 +28,9 @@
 
 namespace adder {
 
+// kRows: single rows are looked up (embedding), and small tensors. kMatmul: products.
+enum class WeightUse : uint8_t { kRows, kMatmul };
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -37,9 +40,10 @@ class Backend {
 
   // Zero-filled memory that this backend's operations can use.
   virtual Buffer allocate(size_t bytes) = 0;
-  // A weight that lies in host memory for as long as the backend is used. A backend that can read
-  // host memory returns a handle to it; others copy it into *owner.
-  virtual Tensor import_weight(const Tensor& host, Buffer* owner) = 0;
+  // A weight in host memory, in the form that the operation needs: the only weights that `matmul`,
+  // or `embedding`, takes. Either a handle to `host` itself, which must then outlive its use, or a
+  // copy, perhaps in an order of the backend's own, that *owner keeps.
+  virtual Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) = 0;
   // Copies between host memory and a contiguous tensor of this backend, after all work before it.
   virtual void read(const Tensor& tensor, std::span<std::byte> host) = 0;
   virtual void write(const Tensor& tensor, std::span<const std::byte> host) = 0;

@@ -39,10 +39,17 @@ void check_optional_f32(std::string_view op, std::string_view field, const Tenso
   if (t) check_f32(op, field, t, want);
 }
 
-void check_weight(std::string_view op, std::string_view field, const Tensor& t, Dims want) {
+void check_weight(std::string_view op, std::string_view field, Tensor t, Dims want) {
+  if (t.layout == TensorLayout::kPacked) t.layout = TensorLayout::kStrided;  // shape and dtype only
   check_tensor(op, field, t, want);
-  ADDER_CHECK(t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16,
-              "{}: {}: expected F32, F16 or BF16, got {}", op, field, dtype_name(t.dtype));
+  ADDER_CHECK(t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16 ||
+                  is_quantized(t.dtype),
+              "{}: {}: expected F32, F16, BF16 or a block format, got {}", op, field,
+              dtype_name(t.dtype));
+  const int64_t block = block_shape(t.dtype).elements;
+  ADDER_CHECK(t.dim(1) % block == 0 && t.stride[0] % block == 0,
+              "{}: {}: expected rows of whole blocks of {}, got {} with row stride {}", op, field,
+              block, t.describe(), t.stride[0]);
 }
 
 // The tensor whose shape gives the sizes that the others are held against.
@@ -99,6 +106,9 @@ void check(const EmbeddingArgs& a) {
   check_rank(op, "weight", a.weight, 2);
   const int64_t vocab = a.weight.dim(0), d_model = a.weight.dim(1);
   check_weight(op, "weight", a.weight, {vocab, d_model});
+  ADDER_CHECK(a.weight.layout == TensorLayout::kStrided,
+              "{}: weight: expected rows that can be looked up, got packed {}", op,
+              a.weight.describe());
   check_f32(op, "out", a.out, {static_cast<int64_t>(a.ids.size()), d_model});
   for (size_t t = 0; t < a.ids.size(); ++t)
     ADDER_CHECK(a.ids[t] >= 0 && a.ids[t] < vocab, "{}: ids[{}]: expected 0 to {}, got {}", op, t,

@@ -74,21 +74,31 @@ class Loader {
   Loader(const Checkpoint& checkpoint, Backend& backend, std::vector<Buffer>& owned)
       : checkpoint_(checkpoint), backend_(backend), owned_(owned) {}
 
-  // A big matrix: the file's own bytes, unless they do not lie row by row.
-  Tensor matrix(const std::string& name, int64_t rows, int64_t cols) {
+  // A big matrix: from the file's own bytes, unless they do not lie row by row. When the backend
+  // makes a copy, the file's pages are given back, so that no more than one matrix is held twice.
+  Tensor matrix(const std::string& name, int64_t rows, int64_t cols,
+                WeightUse use = WeightUse::kMatmul) {
     const StoredTensor& t = *take(name, {rows, cols}, true);
     check_dtype(t);
     const auto* bytes = t.data;
+    Buffer in_order;
     if (!t.is_contiguous()) {
-      owned_.push_back(allocate_host(static_cast<size_t>(t.size()) * dtype_size(t.dtype)));
-      auto* copy = static_cast<std::byte*>(owned_.back().data());
+      in_order = allocate_host(static_cast<size_t>(t.size()) * dtype_size(t.dtype));
+      auto* copy = static_cast<std::byte*>(in_order.data());
       const auto width = static_cast<int64_t>(dtype_size(t.dtype));
       for_each_index(t, [&](int64_t to, int64_t from) {
         std::memcpy(copy + to * width, t.data + from * width, static_cast<size_t>(width));
       });
       bytes = copy;
     }
-    return import(Tensor(const_cast<std::byte*>(bytes), t.dtype, {rows, cols}));
+    const Tensor host(const_cast<std::byte*>(bytes), t.dtype, {rows, cols});
+    const Tensor imported = import(host, use);
+    if (imported.data == bytes) {
+      if (in_order.size() > 0) owned_.push_back(std::move(in_order));
+    } else {
+      checkpoint_.release(t);
+    }
+    return imported;
   }
 
   // A small tensor raised to float32. `place(i)` is where row-major element i goes, `map` what it
@@ -109,12 +119,14 @@ class Loader {
       }
       values[place ? place(i) : i] = mapped;
     });
-    return import(Tensor(values, DType::kF32, as));
+    return import(Tensor(values, DType::kF32, as), WeightUse::kRows);
   }
 
   Tensor vector(const std::string& name, int64_t n, bool required = true) {
     return raised(name, {n}, required, {n});
   }
+
+  void skip(const std::string& name) { used_.insert(name); }
 
   void refuse_unknown() const {
     for (const auto& [name, t] : checkpoint_.tensors()) {
@@ -139,9 +151,9 @@ class Loader {
     return t;
   }
 
-  Tensor import(const Tensor& host) {
+  Tensor import(const Tensor& host, WeightUse use) {
     Buffer owner;
-    const Tensor tensor = backend_.import_weight(host, &owner);
+    const Tensor tensor = backend_.import_weight(host, use, &owner);
     if (owner.size() != 0) owned_.push_back(std::move(owner));
     return tensor;
   }
@@ -217,10 +229,10 @@ Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, B
   Weights w;
   const TensorNames names = tensor_names(checkpoint);
   Loader loader(checkpoint, backend, w.owned_);
-  w.embedding = loader.matrix(names.embedding, config.vocab_rows, config.d_model);
-  const bool stored_head = checkpoint.find(names.lm_head) != nullptr;
-  if (stored_head) w.lm_head = loader.matrix(names.lm_head, config.vocab_rows, config.d_model);
-  if (config.tied_head) w.lm_head = w.embedding;
+  w.embedding = loader.matrix(names.embedding, config.vocab_rows, config.d_model, WeightUse::kRows);
+  if (config.tied_head) loader.skip(names.lm_head);  // a file may hold it all the same
+  w.lm_head = loader.matrix(config.tied_head ? names.embedding : names.lm_head, config.vocab_rows,
+                            config.d_model);
   w.norm_f = loader.vector(names.norm_f, config.d_model);
   w.layers.reserve(static_cast<size_t>(config.n_layer));
   for (int64_t i = 0; i < config.n_layer; ++i) {

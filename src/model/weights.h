@@ -13,7 +13,7 @@
 
 namespace adder {
 
-// Names are the reference's. Big matrices keep the dtype and the memory of the file; everything the
+// Names are the reference's. Big matrices keep the dtype of the file; everything the
 // recurrence depends on is raised to float32 and brought into the operations' layout at load.
 struct LayerWeights {
   Tensor norm;           // (d_model) f32
@@ -38,7 +38,7 @@ class Weights {
   static Weights load(const Checkpoint& checkpoint, const ModelConfig& config, Backend& backend);
 
   Tensor embedding;  // (vocab_rows, d_model)
-  Tensor lm_head;    // (vocab_rows, d_model): the embedding itself when tied
+  Tensor lm_head;    // (vocab_rows, d_model): the same values when tied
   Tensor norm_f;     // (d_model) f32
   std::vector<LayerWeights> layers;
 

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "testing/dense.h"
 #include "testing/targets.h"
 
 namespace adder::testing {
@@ -102,6 +103,7 @@ TEST(Checks, Embedding) {
     expect_refused<EmbeddingArgs>("embedding", field, a, spoil);
   };
   refused("weight", [](auto& s) { s.weight.dtype = DType::kF64; });
+  refused("weight", [](auto& s) { s.weight.dtype = DType::kQ4_0; });
   refused("weight", [](auto& s) { s.weight.data = nullptr; });
   refused("weight", [](auto& s) { s.weight.rank = 1; });
   for (int32_t bad : {-1, 10, 1 << 30}) {
@@ -127,6 +129,18 @@ TEST(Checks, Matmul) {
   for (DType dtype : {DType::kF16, DType::kBF16}) {
     a.weight.dtype = dtype;
     EXPECT_NO_THROW(check(a));
+  }
+  refused("weight", [](auto& s) { s.weight.dtype = DType::kQ8_0; });  // rows of 7
+  for (DType dtype : kBlockFormats) {
+    const int64_t block = block_shape(dtype).elements;
+    a.x = f32({2, 2 * block}), a.weight = as(f32({3, 2 * block}), dtype), a.bias = f32({3});
+    a.out = out32({2, 3});
+    EXPECT_NO_THROW(check(a));
+    refused("weight", [](auto& s) {
+      s.x = f32({2, 48}), s.weight = as(f32({3, 48}), s.weight.dtype);
+    });
+    refused("weight", [](auto& s) { s.weight.stride[0] += 16; });
+    refused("x", [](auto& s) { s.x.dtype = s.weight.dtype; });
   }
 }
 

@@ -42,14 +42,25 @@ TEST(CpuBackend, TheEnvironmentForcesTheInstructionSet) {
   }
 }
 
-TEST(CpuBackend, WeightsAreUsedWhereTheyLie) {
+TEST(CpuBackend, RowsAreReadWhereTheyLieAndProductsNeedPackedWeights) {
   auto cpu = make_cpu_backend(1);
   std::vector<float> weight(12);
   const Tensor host(weight.data(), DType::kF32, {3, 4});
   Buffer owner;
-  const Tensor imported = cpu->import_weight(host, &owner);
-  EXPECT_EQ(imported.data, weight.data());
+  const Tensor rows = cpu->import_weight(host, WeightUse::kRows, &owner);
+  EXPECT_EQ(rows.data, weight.data());
   EXPECT_EQ(owner.data(), nullptr);
+
+  std::vector<float> x(4), out(3);
+  MatmulArgs args;
+  args.x = Tensor(x.data(), DType::kF32, {1, 4});
+  args.weight = rows;
+  args.out = Tensor(out.data(), DType::kF32, {1, 3});
+  EXPECT_THROW(cpu->matmul(args), Error);
+  args.weight = cpu->import_weight(host, WeightUse::kMatmul, &owner);
+  EXPECT_EQ(args.weight.data, owner.data());
+  EXPECT_NO_THROW(cpu->matmul(args));
+  EXPECT_THROW(args.weight.slice(0, 0, 1), Error);
 }
 
 TEST(CpuBackend, ReadAndWriteCopyExactly) {

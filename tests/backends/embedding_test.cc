@@ -42,6 +42,23 @@ TEST_P(Embedding, RowsAreWidenedExactly) {
   }
 }
 
+TEST_P(Embedding, BlocksAreDequantizedExactly) {
+  Rng rng(84);
+  for (DType dtype : kBlockFormats) {
+    for (int64_t blocks : {1, 2, 5}) {
+      const int64_t d_model = blocks * block_shape(dtype).elements;
+      const Weight w = Weight::random(rng, dtype, 7, d_model, 1);
+      const std::vector<int32_t> ids = {6, 0, 3, 3, 1};
+      std::vector<float> want;
+      for (int32_t id : ids)
+        want.insert(want.end(), w.values.begin() + id * d_model,
+                    w.values.begin() + (id + 1) * d_model);
+      for (const Layout& layout : kLayouts)
+        EXPECT_TRUE(same_bits(run(w, ids, layout), want)) << dtype_name(dtype) << " " << d_model;
+    }
+  }
+}
+
 TEST_P(Embedding, EverySixteenBitPattern) {
   std::vector<int32_t> ids;
   for (int32_t id = 0; id < 256; ++id) ids.push_back(255 - id);
@@ -104,7 +121,7 @@ TEST_P(Copies, ImportedWeightsAreUsable) {
   std::vector<uint16_t> bits = w.bits;
   Buffer owner;
   const Tensor host(bits.data(), DType::kBF16, {6, 10});
-  const Tensor weight = backend_->import_weight(host, &owner);
+  const Tensor weight = backend_->import_weight(host, WeightUse::kRows, &owner);
   EXPECT_EQ(weight.describe(), host.describe());
   OpTensor out(*backend_, {1, 10}, kPacked, {});
   const std::vector<int32_t> ids = {4};

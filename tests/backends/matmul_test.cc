@@ -28,6 +28,62 @@ TEST(RefMatmul, AgreesWithLongDouble) {
   }
 }
 
+// The definition written out: x rounded by hand, dequantized weights, one long sum.
+TEST(RefMatmul, RoundsActivationsForBlockFormats) {
+  Rng rng(67);
+  const auto ref = make_backend("ref");
+  for (DType dtype : kBlockFormats) {
+    const int64_t in = 2 * block_shape(dtype).elements, rows = 3, out = 5;
+    const Weight w = Weight::random(rng, dtype, out, in, 0.2f);
+    const auto x = rng.normals(rows * in), bias = rng.normals(out);
+    std::vector<long double> rounded(x.size());
+    for (size_t begin = 0; begin < x.size(); begin += 32) {
+      float largest = 0;
+      for (size_t i = begin; i < begin + 32; ++i) largest = std::max(largest, std::abs(x[i]));
+      const float d = largest / 127;
+      for (size_t i = begin; i < begin + 32; ++i)
+        rounded[i] = static_cast<long double>(d) * std::nearbyint(x[i] / d);
+    }
+    std::vector<double> want;
+    double magnitude = 0;
+    for (int64_t t = 0; t < rows; ++t)
+      for (int64_t n = 0; n < out; ++n) {
+        long double sum = 0, absolute = 0;
+        for (int64_t k = in - 1; k >= 0; --k) {
+          sum += rounded[t * in + k] * w.values[n * in + k];
+          absolute += std::abs(rounded[t * in + k] * w.values[n * in + k]);
+        }
+        want.push_back(static_cast<double>(sum + bias[n]));
+        magnitude = std::max(magnitude, static_cast<double>(absolute));
+      }
+    // Dequantized values of Q4_K and Q5_K are themselves rounded once, each product by 2^-24.
+    Tolerance bar = kRoundedOnce;
+    if (dtype == DType::kQ4_K || dtype == DType::kQ5_K) bar.atol += magnitude * 0x1p-24;
+    EXPECT_TRUE(close(run_matmul(*ref, x, w, bias, rows), want, bar)) << dtype_name(dtype);
+    for (const Layout& layout : kLayouts)
+      EXPECT_TRUE(same_bits(run_matmul(*ref, x, w, bias, rows, layout),
+                            run_matmul(*ref, x, w, bias, rows)));
+  }
+}
+
+TEST(RefMatmul, NanAndInfSpoilTheirRowOfBlockFormats) {
+  Rng rng(68);
+  const auto ref = make_backend("ref");
+  const Weight w = Weight::random(rng, DType::kQ4_0, 7, 64, 0.2f);
+  auto x = rng.normals(4 * 64);
+  const auto clean = run_matmul(*ref, x, w, {}, 4);
+  x[1 * 64 + 40] = NAN;
+  x[3 * 64] = INFINITY;
+  const auto got = run_matmul(*ref, x, w, {}, 4);
+  for (int64_t i = 0; i < 4 * 7; ++i) {
+    const bool spoilt = i / 7 == 1 || i / 7 == 3;
+    EXPECT_EQ(std::isnan(got[i]), spoilt) << i;
+    if (!spoilt) {
+      EXPECT_EQ(got[i], clean[i]) << i;
+    }
+  }
+}
+
 class Matmul : public BackendTest {
  protected:
   void expect_like_ref(Rng& rng, DType dtype, int64_t rows, int64_t in, int64_t out,

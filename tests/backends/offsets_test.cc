@@ -76,15 +76,17 @@ TEST_P(Offsets, Matmul) {
   const Weight w = Weight::random(rng, DType::kF32, 2, 37, 0.2f);
   MatmulArgs args;
   args.x = two({37}, x);
-  args.weight = two({37}, w.values);
+  Buffer owner, half_owner;
+  args.weight = backend_->import_weight(two({37}, w.values), WeightUse::kMatmul, &owner);
   args.out = two({2});
   backend_->matmul(args);
   EXPECT_TRUE(same_bits(values(args.out), run_matmul(*backend_, x, w, {}, 2)));
 
   const Weight half = Weight::random(rng, DType::kBF16, 2, 37, 0.2f);
-  args.weight = two({37}, DType::kBF16);
+  const Tensor rows = two({37}, DType::kBF16);
   for (int64_t n = 0; n < 2; ++n)
-    std::copy_n(half.bits.begin() + n * 37, 37, args.weight.ptr<uint16_t>() + n * kStride);
+    std::copy_n(half.bits.begin() + n * 37, 37, rows.ptr<uint16_t>() + n * kStride);
+  args.weight = backend_->import_weight(rows, WeightUse::kMatmul, &half_owner);
   // 16-bit elements lie at half the address: beyond the floats of row 0, still in the mapping.
   backend_->matmul(args);
   EXPECT_TRUE(same_bits(values(args.out), run_matmul(*backend_, x, half, {}, 2)));

@@ -222,6 +222,7 @@ TEST(QuantizeRow, RefusesWhatIsNoWholeBlockOrNoType) {
   EXPECT_THROW(quantize_row(DType::kF32, x, std::vector<float>(47), row.data()), Error);
   EXPECT_THROW(dequantize_row(DType::kQ4_K, row.data(), x), Error);
   EXPECT_THROW(dequantize_row(DType::kI8, row.data(), x), Error);
+  EXPECT_THROW(unpack_block(DType::kF16, row.data(), 0), Error);
   dequantize_row(DType::kQ4_K, row.data(), {});
 }
 

@@ -3,22 +3,28 @@
 
 #include <vector>
 
+#include "core/quant.h"
 #include "testing/compare.h"
 #include "testing/inputs.h"
 #include "testing/op_tensor.h"
 
 namespace adder::testing {
 
+inline constexpr DType kBlockFormats[] = {DType::kQ8_0, DType::kQ4_0, DType::kQ4_K, DType::kQ5_K,
+                                          DType::kQ6_K};
+
 // A weight matrix rounded to its dtype: `values` are what the bits stand for.
 struct Weight {
   DType dtype = DType::kF32;
   int64_t rows = 0, cols = 0;
   std::vector<float> values;
-  std::vector<uint16_t> bits;  // of 16-bit dtypes
+  std::vector<uint16_t> bits;     // of 16-bit dtypes
+  std::vector<std::byte> blocks;  // of block formats
 
   // Random bits of a 16-bit dtype hold huge values: these are normal ones with few bits.
   static Weight random(Rng& rng, DType dtype, int64_t rows, int64_t cols, float scale) {
     Weight w{dtype, rows, cols};
+    if (is_quantized(dtype)) return random_blocks(rng, w, scale);
     w.values = rng.normals(rows * cols, scale);
     if (dtype == DType::kF32) return w;
     for (float& v : w.values) {
@@ -40,7 +46,35 @@ struct Weight {
 
   OpTensor tensor(Backend& backend, const Layout& layout) const {
     if (dtype == DType::kF32) return OpTensor(backend, {rows, cols}, layout, values);
+    if (is_quantized(dtype)) return OpTensor(backend, dtype, {rows, cols}, layout, blocks);
     return OpTensor(backend, dtype, {rows, cols}, layout, bits);
+  }
+
+ private:
+  // Random bytes, so that every level of scales and elements occurs (-128 in Q8_0, which no
+  // quantizer writes, included), with halves of both signs that make values of about `scale`.
+  static Weight random_blocks(Rng& rng, Weight w, float scale) {
+    const BlockShape block = block_shape(w.dtype);
+    const bool has_min = w.dtype == DType::kQ4_K || w.dtype == DType::kQ5_K;
+    // Standard deviation over d of uniform q, or of its product with a uniform scale.
+    const float spread = w.dtype == DType::kQ8_0   ? 74.0f
+                         : w.dtype == DType::kQ4_0 ? 4.6f
+                         : w.dtype == DType::kQ6_K ? 1370.0f
+                         : w.dtype == DType::kQ4_K ? 230.0f
+                                                   : 460.0f;
+    w.blocks.resize(row_bytes(w.dtype, w.rows * w.cols));
+    for (std::byte& b : w.blocks) b = static_cast<std::byte>(rng.below(256));
+    for (size_t at = 0; at < w.blocks.size(); at += block.bytes) {
+      float d = scale / spread * rng.uniform(0.5f, 1.5f);
+      if (rng.below(2) == 0) d = -d;
+      const uint16_t halves[] = {f32_to_f16(d),  // then, for zero mean, the middle level
+                                 f32_to_f16(d * (w.dtype == DType::kQ4_K ? 7.5f : 15.5f))};
+      const size_t where = w.dtype == DType::kQ6_K ? block.bytes - 2 : 0;
+      std::memcpy(w.blocks.data() + at + where, halves, has_min ? 4 : 2);
+    }
+    w.values.resize(static_cast<size_t>(w.rows * w.cols));
+    dequantize_row(w.dtype, w.blocks.data(), w.values);
+    return w;
   }
 };
 
@@ -52,7 +86,8 @@ inline std::vector<float> run_matmul(Backend& backend, const std::vector<float>&
   OpTensor tout(backend, {rows, weight.rows}, layout, {});
   MatmulArgs args;
   args.x = tx.view();
-  args.weight = tweight.view();
+  Buffer owner;
+  args.weight = backend.import_weight(tweight.view(), WeightUse::kMatmul, &owner);
   args.bias = tbias.view();
   args.out = tout.view();
   backend.matmul(args);

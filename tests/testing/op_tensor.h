@@ -15,8 +15,8 @@
 namespace adder::testing {
 
 struct Layout {
-  int64_t lead = 0;  // elements before the first one: the start is misaligned by as many
-  int64_t gap = 0;   // elements between neighbouring rows
+  int64_t lead = 0;  // elements (blocks) before the first: the start is misaligned by as many
+  int64_t gap = 0;   // elements (blocks) between neighbouring rows
   bool tight =
       false;  // ends where a page ends, and the next one is protected: a step over is fatal
 };
@@ -30,49 +30,47 @@ class OpTensor {
   // Not given.
   OpTensor() = default;
 
-  // Element values in row-major order; an empty vector leaves the tensor full of NaN.
+  // Element values in row-major order (of a block format: its bytes); an empty vector leaves the
+  // tensor full of NaN.
   template <typename T>
   OpTensor(Backend& backend, DType dtype, const std::vector<int64_t>& dims, const Layout& layout,
            const std::vector<T>& values)
       : backend_(&backend) {
     view_.dtype = dtype;
     view_.rank = static_cast<int>(dims.size());
-    int64_t extent = 1;  // elements from the first to one behind the last
+    const BlockShape block = block_shape(dtype);
+    const int64_t lead = layout.lead * block.elements;
+    int64_t extent = block.elements;  // elements from the first to one behind the last
     int64_t step = 1;
     for (size_t axis = dims.size(); axis-- > 0;) {
       view_.shape[axis] = dims[axis];
       view_.stride[axis] = step;
-      if (dims[axis] > 0) extent += (dims[axis] - 1) * step;
-      step = step * dims[axis] + layout.gap;
+      // Beyond the inner axis; an inner axis of n elements reaches n - 1 of its own blocks.
+      if (dims[axis] > 0) extent += (dims[axis] - (step == 1 ? block.elements : 1)) * step;
+      step = step * dims[axis] + layout.gap * block.elements;
     }
-    const auto element = static_cast<int64_t>(dtype_size(dtype));
     constexpr int64_t kGuard = 64;
-    int64_t total = layout.lead + extent + kGuard;
-    view_.offset = layout.lead;
-    if (layout.tight) {
-      const int64_t page = static_cast<int64_t>(kPage) / element;
-      total = (layout.lead + extent + page - 1) / page * page;
-      view_.offset = total - extent;
-    }
-    const auto bytes = static_cast<size_t>(total * element);
-    buffer_ = backend.allocate(bytes + (layout.tight ? kPage : 0));
-    view_.data = buffer_.data();
-    whole_ = Tensor(buffer_.data(), dtype, {total});
+    const int64_t total = lead + extent + (layout.tight ? 0 : kGuard * block.elements);
+    view_.offset = lead;
+    const size_t bytes = row_bytes(dtype, total);
+    const size_t pages = (bytes + kPage - 1) / kPage * kPage;
+    buffer_ = backend.allocate(layout.tight ? pages + kPage : bytes);
+    auto* start = static_cast<std::byte*>(buffer_.data()) + (layout.tight ? pages - bytes : 0);
+    view_.data = start;
+    whole_ = Tensor(start, dtype, {total});
     image_.resize(bytes);
     for (size_t i = 0; i < image_.size(); ++i) image_[i] = kPoison[i % 2];
     if (!values.empty()) {
-      EXPECT_EQ(static_cast<int64_t>(values.size()), view_.size());
-      EXPECT_EQ(sizeof(T), dtype_size(dtype));
-      size_t next = 0;
+      EXPECT_EQ(values.size() * sizeof(T), row_bytes(dtype, view_.size()));
+      const auto* next = reinterpret_cast<const std::byte*>(values.data());
       for_each_row([&](int64_t begin, int64_t count) {
-        std::memcpy(image_.data() + begin * element, values.data() + next,
-                    static_cast<size_t>(count * element));
-        next += static_cast<size_t>(count);
+        std::memcpy(image_.data() + row_bytes(dtype, begin), next, row_bytes(dtype, count));
+        next += row_bytes(dtype, count);
       });
     }
     backend.write(whole_, image_);
     // A refusal is fine: the memory of a device cannot be protected.
-    if (layout.tight) ::mprotect(static_cast<std::byte*>(buffer_.data()) + bytes, kPage, PROT_NONE);
+    if (layout.tight) ::mprotect(start + bytes, kPage, PROT_NONE);
   }
 
   OpTensor(Backend& backend, const std::vector<int64_t>& dims, const Layout& layout,

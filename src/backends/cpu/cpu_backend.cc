@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "backends/cpu/ops.h"
+#include "backends/cpu/packed_weight.h"
 #include "core/error.h"
 #include "kernels/checks.h"
 
@@ -23,16 +24,17 @@ class CpuBackend final : public Backend {
   }
 
   Buffer allocate(size_t bytes) override { return allocate_host(bytes); }
-  // Weights stay where they are mapped: no copy, no repacking, shared between processes.
-  Tensor import_weight(const Tensor& host, Buffer*) override { return host; }
+  Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override {
+    return use == WeightUse::kMatmul ? pack_weight(host, context_.pool, owner) : host;
+  }
 
   void read(const Tensor& tensor, std::span<std::byte> host) override {
     check_copy(tensor, host.size());
-    if (!host.empty()) std::memcpy(host.data(), address(tensor), host.size());
+    if (!host.empty()) std::memcpy(host.data(), tensor.bytes(), host.size());
   }
   void write(const Tensor& tensor, std::span<const std::byte> host) override {
     check_copy(tensor, host.size());
-    if (!host.empty()) std::memcpy(address(tensor), host.data(), host.size());
+    if (!host.empty()) std::memcpy(tensor.bytes(), host.data(), host.size());
   }
 
   void embedding(const EmbeddingArgs& args) override {
@@ -49,6 +51,9 @@ class CpuBackend final : public Backend {
   }
   void matmul(const MatmulArgs& args) override {
     check(args);
+    ADDER_CHECK(args.weight.layout == TensorLayout::kPacked,
+                "matmul: weight: expected one from import_weight, got strided {}",
+                args.weight.describe());
     cpu_matmul(args, context_);
   }
   void causal_conv1d(const CausalConv1dArgs& args) override {
@@ -89,17 +94,14 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  static std::byte* address(const Tensor& t) {
-    return static_cast<std::byte*>(t.data) + t.offset * static_cast<int64_t>(dtype_size(t.dtype));
-  }
   static std::byte* slot_address(const Tensor& state, int32_t slot) {
-    return address(state) + slot * state.stride[0] * static_cast<int64_t>(dtype_size(state.dtype));
+    return state.bytes(slot * state.stride[0]);
   }
   static size_t slot_bytes(const Tensor& state) {
-    return static_cast<size_t>(state.size() / state.dim(0)) * dtype_size(state.dtype);
+    return row_bytes(state.dtype, state.size() / state.dim(0));
   }
   static void check_copy(const Tensor& tensor, size_t host_bytes) {
-    const size_t bytes = static_cast<size_t>(tensor.size()) * dtype_size(tensor.dtype);
+    const size_t bytes = row_bytes(tensor.dtype, tensor.size());
     ADDER_CHECK(tensor.is_contiguous(), "cpu: expected a contiguous tensor, got {} with strides",
                 tensor.describe());
     ADDER_CHECK(bytes == host_bytes, "cpu: expected {} bytes of host memory for {}, got {}", bytes,

@@ -1,4 +1,5 @@
 #include "backends/cpu/ops.h"
+#include "core/quant.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/embedding.cc"
@@ -34,7 +35,23 @@ void WidenRows(const EmbeddingArgs& args, CpuContext& context) {
       });
 }
 
+// Rare next to the products that follow, so plain code will do.
+void DequantizeRows(const EmbeddingArgs& args, CpuContext& context) {
+  const int64_t dim = args.weight.dim(1);
+  const int64_t grain = std::max<int64_t>(1, 2048 / std::max<int64_t>(1, dim));
+  context.pool.parallel_for(
+      static_cast<int64_t>(args.ids.size()), grain, [&](int64_t begin, int64_t end, int) {
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t row = args.ids[static_cast<size_t>(t)] * args.weight.stride[0];
+          dequantize_row(
+              args.weight.dtype, args.weight.bytes(row),
+              {args.out.ptr<float>() + t * args.out.stride[0], static_cast<size_t>(dim)});
+        }
+      });
+}
+
 void Embedding(const EmbeddingArgs& args, CpuContext& context) {
+  if (is_quantized(args.weight.dtype)) return DequantizeRows(args, context);
   switch (args.weight.dtype) {
     case DType::kF16:
       return WidenRows<hwy::float16_t>(args, context);

@@ -11,9 +11,7 @@ namespace {
 
 // The bytes of a contiguous tensor in host memory.
 std::span<std::byte> bytes_of(const Tensor& t) {
-  const size_t element = dtype_size(t.dtype);
-  return {static_cast<std::byte*>(t.data) + t.offset * static_cast<int64_t>(element),
-          static_cast<size_t>(t.size()) * element};
+  return {t.bytes(), row_bytes(t.dtype, t.size())};
 }
 
 void check_copy(std::string_view op, const Tensor& t, size_t host_bytes) {
@@ -29,7 +27,7 @@ Buffer RefBackend::allocate(size_t bytes) {
   return allocate_host(bytes);
 }
 
-Tensor RefBackend::import_weight(const Tensor& host, Buffer* /*owner*/) {
+Tensor RefBackend::import_weight(const Tensor& host, WeightUse /*use*/, Buffer* /*owner*/) {
   return host;
 }
 

@@ -11,7 +11,7 @@ class RefBackend final : public Backend {
   std::string description() const override { return "ref, plain loops, float64 sums"; }
 
   Buffer allocate(size_t bytes) override;
-  Tensor import_weight(const Tensor& host, Buffer* owner) override;
+  Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override;
   void read(const Tensor& tensor, std::span<std::byte> host) override;
   void write(const Tensor& tensor, std::span<const std::byte> host) override;
 
