@@ -40,6 +40,8 @@ int main(int argc, char** argv) {
   adder::add_inspect(app);
   adder::add_pull(app);
   adder::add_quantize(app);
+  adder::add_bench(app);
+  adder::add_roofline(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

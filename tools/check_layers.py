@@ -17,7 +17,8 @@ MAY_INCLUDE = {
     "backends": ["core", "kernels"],
     "model": ["core", "io", "kernels"],
     "engine": ["core", "io", "text", "kernels", "model", "backends/registry.h"],
-    "apps": ["core", "io", "engine"],
+    "measure": ["core", "io", "kernels", "model", "engine", "backends/registry.h"],
+    "apps": ["core", "io", "engine", "measure"],
 }
 MAX_LINES = 800
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/cpu/cpu_backend.h"
+#include "backends/cpu/machine_probe.h"
 #include "backends/ref/ref_backend.h"
 #include "core/error.h"
 
@@ -32,6 +33,10 @@ std::unique_ptr<Backend> make_backend(std::string_view device, int threads) {
   for (const Entry& entry : kBackends)
     if (entry.name == device) return entry.make(threads);
   bad_input("device: expected one of {}, got '{}'", fmt::join(available_backends(), ", "), device);
+}
+
+std::unique_ptr<MachineProbe> make_machine_probe(int threads) {
+  return make_cpu_probe(threads);
 }
 
 }  // namespace adder

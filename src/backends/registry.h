@@ -19,4 +19,33 @@ std::vector<std::string> available_backends();
 // Throws Error(kBadInput) for an unknown device or an instruction set that cannot run here.
 std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0);
 
+// What bounds an operation on this machine.
+enum class Limit {
+  kMemoryRead,  // bytes per second from memory, far beyond any cache
+  kL3Read,      // bytes per second
+  kL2Read,      // bytes per second
+  kFma,         // float32 operations per second; a multiply-add is two
+  kInt8,        // int8 operations per second, sums in int32; a multiply-add is two
+  kExp2         // float32 powers of two per second, with the scans' own exp2
+};
+inline constexpr Limit kLimits[] = {Limit::kMemoryRead, Limit::kL3Read, Limit::kL2Read,
+                                    Limit::kFma,        Limit::kInt8,   Limit::kExp2};
+
+// Loops that do nothing but load one resource of the machine: the ceilings that measured times are
+// held against. Allocates the memory of a limit (half a gigabyte to two for kMemoryRead) when
+// it is measured first.
+class MachineProbe {
+ public:
+  virtual ~MachineProbe() = default;
+  virtual std::string_view name() const = 0;  // of the instruction set
+  virtual int threads() const = 0;
+  // The ways in which a limit can be approached; the fastest one is the ceiling.
+  virtual std::vector<std::string> loops(Limit limit) const = 0;
+  // Units per second of one loop, which runs for at least `seconds`.
+  virtual double measure(Limit limit, size_t loop, double seconds) = 0;
+};
+
+// Probes the processor that runs make_backend(device, threads), with the same instruction set.
+std::unique_ptr<MachineProbe> make_machine_probe(int threads = 0);
+
 }  // namespace adder

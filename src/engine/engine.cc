@@ -17,9 +17,18 @@ std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptio
   return std::make_unique<Engine>(std::move(checkpoint), std::move(tokenizer), options);
 }
 
+namespace {
+
+std::unique_ptr<Backend> make_backend_for(const EngineOptions& options) {
+  auto backend = make_backend(options.device, options.threads);
+  return options.wrap_backend ? options.wrap_backend(std::move(backend)) : std::move(backend);
+}
+
+}  // namespace
+
 Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tokenizer> tokenizer,
                const EngineOptions& options)
-    : backend_(make_backend(options.device, options.threads)),
+    : backend_(make_backend_for(options)),
       tokenizer_(std::move(tokenizer)),
       model_(std::make_unique<LanguageModel>(std::move(checkpoint), *backend_)),
       block_(options.block) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ struct EngineOptions {
   int64_t block = 256;
   int32_t slots = 1;       // sequences that can be in flight together
   int64_t logit_rows = 1;  // rows of logits asked for at once; at least one per slot is kept
+  // Puts something around the backend, such as a profiler. Empty: nothing.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend = {};
 };
 
 // One sequence's part of a step.

@@ -202,10 +202,15 @@ Checkpoint Checkpoint::open(const std::string& path) {
 
 Checkpoint Checkpoint::from_memory(std::span<const std::byte> safetensors, std::string_view config,
                                    std::string name) {
+  TensorFile file = read_safetensors(safetensors, name);
+  return from_tensors(std::move(file), config, std::move(name));
+}
+
+Checkpoint Checkpoint::from_tensors(TensorFile file, std::string_view config, std::string name) {
   Checkpoint out;
   out.config_ = JsonValue::parse(config, name + " (config)");
   check_config(out.config_);
-  out.add(read_safetensors(safetensors, name));
+  out.add(std::move(file));
   out.dialect_ = detect_dialect(out.tensors_, out.config_);
   out.path_ = std::move(name);
   return out;

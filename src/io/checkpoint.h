@@ -43,9 +43,11 @@ class Checkpoint {
                                 std::string name);
   // The same for a GGUF image.
   static Checkpoint from_gguf(std::span<const std::byte> image, const std::string& name);
+  // Tensors made by the program itself; file.owners keep their data alive.
+  static Checkpoint from_tensors(TensorFile file, std::string_view config, std::string name);
 
   const std::string& path() const { return path_; }            // as given
-  const std::string& directory() const { return directory_; }  // empty for from_memory
+  const std::string& directory() const { return directory_; }  // empty when there is no file
   // Of a GGUF file: its metadata without arrays and long texts, under their own keys.
   const JsonValue& config() const { return config_; }
   // Null for all dialects but kGguf.

@@ -217,7 +217,7 @@ class Commands(unittest.TestCase):
             adder(*arguments, expect=2)
 
     def test_every_command_has_help(self):
-        for command in ("run", "chat", "score", "logits", "tokenize", "inspect", "pull"):
+        for command in ("run", "chat", "score", "logits", "tokenize", "inspect", "pull", "bench", "roofline"):
             self.assertIn("Usage", adder(command, "--help")[0])
 
     def test_bad_values_name_the_option(self):

@@ -1,0 +1,55 @@
+#include "bench_source.h"
+
+#include "core/error.h"
+#include "engine/model_source.h"
+#include "engine/synthetic.h"
+#include "measure/machine.h"
+#include "measure/model_bench.h"
+
+namespace adder::cli {
+
+void add_bench_source(CLI::App& command, BenchSource& s) {
+  auto* model =
+      command.add_option("MODEL", s.model.model, "Model; without it the demo model")->type_name("");
+  command
+      .add_option("--synthetic", s.synthetic,
+                  "A model of this published shape with random weights, made in memory")
+      ->check(CLI::IsMember(synthetic_names()))
+      ->excludes(model);
+  command.add_option("--type", s.type, "Weights of the synthetic model")
+      ->check(CLI::IsMember(synthetic_type_names()))
+      ->capture_default_str();
+  add_engine_options(command, s.model);
+}
+
+BenchModel load_bench_model(const BenchSource& source, EngineOptions options) {
+  options.device = source.model.device;
+  options.threads = source.model.threads;
+  options.block = source.model.block;
+  BenchModel out;
+  double begin = seconds();
+  if (source.synthetic.empty()) {
+    out.name = source.model.model.empty() ? "demo" : source.model.model;
+    out.engine = Engine::load(source.model.model, options);
+    out.load_s = seconds() - begin;
+    return out;
+  }
+  out.name = source.synthetic;
+  out.type = source.type;
+  const SyntheticShape shape = synthetic_shape(source.synthetic);
+  const DType type = parse_weight_type(source.type);
+  const uint64_t needed = synthetic_bytes(shape, type), free = available_memory();
+  if (free != 0 && needed > free) {
+    bad_input("{} {}: expected {:.1f} GB of free memory, got {:.1f} GB", out.name, out.type,
+              static_cast<double>(needed) * 1e-9, static_cast<double>(free) * 1e-9);
+  }
+  auto checkpoint = std::make_shared<Checkpoint>(
+      make_synthetic(shape, type, synthetic_memory_for(options.device)));
+  out.create_s = seconds() - begin;
+  begin = seconds();
+  out.engine = std::make_unique<Engine>(std::move(checkpoint), nullptr, options);
+  out.load_s = seconds() - begin;
+  return out;
+}
+
+}  // namespace adder::cli

@@ -1,0 +1,31 @@
+// The model of `bench`, `roofline` and `tune`: one from a file, or a synthetic one by name.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cli_common.h"
+
+namespace adder::cli {
+
+struct BenchSource {
+  ModelOptions model;
+  std::string synthetic;      // name of a shape; empty: `model`
+  std::string type = "bf16";  // of a synthetic model's big matrices
+};
+
+struct BenchModel {
+  std::unique_ptr<Engine> engine;
+  std::string name;
+  std::string type;                 // empty for a model from a file
+  double create_s = 0, load_s = 0;  // making a synthetic model, and loading either kind
+};
+
+// MODEL, --synthetic, --type, --device, --threads, --block.
+void add_bench_source(CLI::App& command, BenchSource& source);
+
+// engine: slots, rows of logits and so on; device, threads and block come from `source`.
+// Throws Error(kBadInput) when a synthetic model is larger than the memory that is free.
+BenchModel load_bench_model(const BenchSource& source, EngineOptions engine);
+
+}  // namespace adder::cli

@@ -1,0 +1,276 @@
+#include "engine/synthetic.h"
+
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <span>
+
+#include "core/buffer.h"
+#include "core/error.h"
+#include "core/quant.h"
+#include "engine/random.h"
+
+namespace adder {
+namespace {
+
+struct TypeName {
+  std::string_view name;
+  DType type;
+};
+constexpr TypeName kTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
+                               {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0},
+                               {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
+
+const std::vector<SyntheticShape>& published_shapes() {
+  constexpr auto kM1 = MixerKind::kMamba1, kM2 = MixerKind::kMamba2;
+  static const std::vector<SyntheticShape> shapes = {
+      {"mamba-130m", kM1, 24, 768, 16, 50280},
+      {"mamba-370m", kM1, 48, 1024, 16, 50280},
+      {"mamba-790m", kM1, 48, 1536, 16, 50280},
+      {"mamba-1.4b", kM1, 48, 2048, 16, 50280},
+      {"mamba-2.8b", kM1, 64, 2560, 16, 50280},
+      {"mamba2-130m", kM2, 24, 768, 128, 50288},
+      {"mamba2-370m", kM2, 48, 1024, 128, 50288},
+      {"mamba2-780m", kM2, 48, 1536, 128, 50288},
+      {"mamba2-1.3b", kM2, 48, 2048, 128, 50288},
+      {"mamba2-2.7b", kM2, 64, 2560, 128, 50288},
+      {"falcon-mamba-7b", kM1, 64, 4096, 16, 65024, true}};
+  return shapes;
+}
+
+constexpr int64_t kHeaddim = 64;
+constexpr int64_t kConv = 4;
+
+enum class Fill { kNormal, kOne, kTimeStep, kDecayLog };
+
+struct Plan {
+  std::string name;
+  std::vector<int64_t> shape;
+  Fill fill;
+  float scale;  // of kNormal: the standard deviation
+  DType dtype;
+
+  int64_t size() const {
+    return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  }
+  size_t bytes() const { return row_bytes(dtype, size()); }
+};
+
+size_t padded(size_t bytes) {
+  constexpr size_t kAlign = 64;
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+// The type of a matrix with rows of `columns` elements. Whole blocks only; and the projections to
+// and from dt are small and sensitive, so 4 bits are not for them.
+DType matrix_type(DType wanted, int64_t columns, bool sensitive) {
+  if (!is_quantized(wanted)) return wanted;
+  if (sensitive || columns % block_shape(wanted).elements != 0) wanted = DType::kQ8_0;
+  return columns % block_shape(wanted).elements == 0 ? wanted : DType::kF32;
+}
+
+std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
+  const int64_t d = s.d_model, e = 2 * d, n = s.d_state;
+  const auto inverse_root = [](int64_t k) { return 1.0f / std::sqrt(static_cast<float>(k)); };
+  std::vector<Plan> plan;
+  const auto matrix = [&](std::string name, int64_t rows, int64_t columns, float scale,
+                          bool sensitive = false) {
+    plan.push_back({std::move(name),
+                    {rows, columns},
+                    Fill::kNormal,
+                    scale,
+                    matrix_type(type, columns, sensitive)});
+  };
+  const auto small = [&](std::string name, std::vector<int64_t> shape, Fill fill, float scale = 0) {
+    plan.push_back({std::move(name), std::move(shape), fill, scale, DType::kF32});
+  };
+
+  matrix("backbone.embeddings.weight", s.vocab, d, 0.02f);
+  for (int64_t i = 0; i < s.n_layer; ++i) {
+    const std::string layer = fmt::format("backbone.layers.{}.", i), mixer = layer + "mixer.";
+    small(layer + "norm.weight", {d}, Fill::kOne);
+    if (s.mixer == MixerKind::kMamba1) {
+      const int64_t r = (d + 15) / 16;
+      matrix(mixer + "in_proj.weight", 2 * e, d, inverse_root(d));
+      small(mixer + "conv1d.weight", {e, 1, kConv}, Fill::kNormal, 0.3f);
+      small(mixer + "conv1d.bias", {e}, Fill::kNormal, 0.1f);
+      matrix(mixer + "x_proj.weight", r + 2 * n, e, inverse_root(e), true);
+      matrix(mixer + "dt_proj.weight", e, r, inverse_root(r), true);
+      small(mixer + "dt_proj.bias", {e}, Fill::kTimeStep);
+      small(mixer + "A_log", {e, n}, Fill::kDecayLog);
+      small(mixer + "D", {e}, Fill::kOne);
+    } else {
+      const int64_t heads = e / kHeaddim, channels = e + 2 * n;
+      matrix(mixer + "in_proj.weight", e + channels + heads, d, inverse_root(d));
+      small(mixer + "conv1d.weight", {channels, 1, kConv}, Fill::kNormal, 0.3f);
+      small(mixer + "conv1d.bias", {channels}, Fill::kNormal, 0.1f);
+      small(mixer + "dt_bias", {heads}, Fill::kTimeStep);
+      small(mixer + "A_log", {heads}, Fill::kDecayLog);
+      small(mixer + "D", {heads}, Fill::kOne);
+      small(mixer + "norm.weight", {e}, Fill::kOne);
+    }
+    matrix(mixer + "out_proj.weight", d, e, inverse_root(e) * inverse_root(s.n_layer));
+  }
+  small("backbone.norm_f.weight", {d}, Fill::kOne);
+  if (s.falcon) matrix("lm_head.weight", s.vocab, d, 0.02f);
+  return plan;
+}
+
+std::string config_text(const SyntheticShape& s) {
+  std::string text = fmt::format(
+      R"({{"model_type": "{}", "hidden_size": {}, "num_hidden_layers": {}, "vocab_size": {},
+           "conv_kernel": {}, "layer_norm_epsilon": 1e-5, "state_size": {}, "expand": 2,
+           "tie_word_embeddings": {})",
+      s.falcon                        ? "falcon_mamba"
+      : s.mixer == MixerKind::kMamba1 ? "mamba"
+                                      : "mamba2",
+      s.d_model, s.n_layer, s.vocab, kConv, s.d_state, !s.falcon);
+  if (s.mixer == MixerKind::kMamba2) {
+    text += fmt::format(R"(, "head_dim": {}, "num_heads": {}, "n_groups": 1)", kHeaddim,
+                        2 * s.d_model / kHeaddim);
+  }
+  return text + "}";
+}
+
+// Random values are drawn once, rounded once for each type and scale, and repeated. The length is a
+// whole number of blocks of any type, and a prime of them, so that neighbouring rows differ.
+class Tiles {
+ public:
+  static constexpr int64_t kElements = 256 * 2039;
+
+  Tiles() : normal_(kElements) {
+    // The sum of four uniform numbers: close enough to normal, and 16 bits each are cheap.
+    for (int64_t i = 0; i < kElements; ++i) {
+      const uint64_t bits = mix64(0x9e3779b97f4a7c15ull * static_cast<uint64_t>(i + 1));
+      float sum = 0;
+      for (int part = 0; part < 4; ++part) {
+        sum += static_cast<float>(bits >> (16 * part) & 0xffff) * 0x1p-16f;
+      }
+      normal_[static_cast<size_t>(i)] = (sum - 2.0f) * std::sqrt(3.0f);
+    }
+  }
+
+  void fill(DType type, float scale, std::span<std::byte> out) {
+    const std::vector<std::byte>& tile = get(type, scale);
+    while (!out.empty()) {
+      const size_t n = std::min(out.size(), tile.size());
+      std::memcpy(out.data(), tile.data(), n);
+      out = out.subspan(n);
+    }
+  }
+
+ private:
+  const std::vector<std::byte>& get(DType type, float scale) {
+    std::vector<std::byte>& tile = tiles_[{type, scale}];
+    if (tile.empty()) {
+      std::vector<float> scaled(normal_);
+      for (float& v : scaled) v *= scale;
+      tile.resize(row_bytes(type, kElements));
+      quantize_row(type, scaled, {}, tile.data());
+    }
+    return tile;
+  }
+
+  std::vector<float> normal_;
+  std::map<std::pair<DType, float>, std::vector<std::byte>> tiles_;
+};
+
+void fill_small(const Plan& plan, std::span<float> out) {
+  const int64_t columns = plan.shape.size() == 2 ? plan.shape[1] : 0;
+  for (size_t i = 0; i < out.size(); ++i) {
+    const float uniform = uniform_at(7, i);
+    switch (plan.fill) {
+      case Fill::kOne:
+        out[i] = 1.0f;
+        break;
+      case Fill::kTimeStep: {  // softplus^-1 of a step between 0.001 and 0.1, uniform in the log
+        const float dt = 0.001f * std::pow(100.0f, uniform);
+        out[i] = dt + std::log(-std::expm1(-dt));
+        break;
+      }
+      case Fill::kDecayLog:
+        out[i] = columns > 0 ? std::log(static_cast<float>(static_cast<int64_t>(i) % columns + 1))
+                             : std::log(1.0f + 15.0f * uniform);
+        break;
+      case Fill::kNormal:
+        break;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> synthetic_names() {
+  std::vector<std::string> names;
+  for (const SyntheticShape& shape : published_shapes()) names.push_back(shape.name);
+  return names;
+}
+
+SyntheticShape synthetic_shape(std::string_view name) {
+  for (const SyntheticShape& shape : published_shapes()) {
+    if (shape.name == name) return shape;
+  }
+  bad_input("synthetic: expected one of {}, got '{}'", fmt::join(synthetic_names(), ", "), name);
+}
+
+std::vector<std::string> synthetic_type_names() {
+  std::vector<std::string> names;
+  for (const TypeName& type : kTypes) names.emplace_back(type.name);
+  return names;
+}
+
+DType parse_weight_type(std::string_view name) {
+  for (const TypeName& type : kTypes) {
+    if (type.name == name) return type.type;
+  }
+  bad_input("type: expected one of {}, got '{}'", fmt::join(synthetic_type_names(), ", "), name);
+}
+
+uint64_t synthetic_bytes(const SyntheticShape& shape, DType type) {
+  uint64_t total = 0;
+  for (const Plan& plan : plan_tensors(shape, type)) {
+    total += plan.bytes();
+  }
+  return total;
+}
+
+Checkpoint make_synthetic(const SyntheticShape& shape, DType type, SyntheticMemory memory) {
+  const std::vector<Plan> plans = plan_tensors(shape, type);
+  // Where each tensor begins; tensors of a later layer are found under the name in the first.
+  std::map<std::string, size_t> places;
+  const auto place_name = [&](const std::string& name) {
+    constexpr std::string_view kLayers = "backbone.layers.";
+    const bool shares = memory == SyntheticMemory::kShared && name.starts_with(kLayers);
+    return shares ? name.substr(name.find('.', kLayers.size())) : name;
+  };
+  size_t total = 0;
+  for (const Plan& plan : plans) {
+    if (places.try_emplace(place_name(plan.name), total).second) total += padded(plan.bytes());
+  }
+
+  const auto owner = std::make_shared<Buffer>(allocate_host(total));
+  auto* begin = static_cast<std::byte*>(owner->data());
+  Tiles tiles;
+  TensorFile file;
+  size_t filled = 0;
+  for (const Plan& plan : plans) {
+    const size_t place = places.at(place_name(plan.name));
+    std::byte* data = begin + place;
+    file.tensors.push_back(
+        {plan.name, shape.name, plan.dtype, plan.shape, contiguous_strides(plan.shape), data});
+    if (place < filled) continue;
+    filled = place + padded(plan.bytes());
+    if (plan.fill == Fill::kNormal) {
+      tiles.fill(plan.dtype, plan.scale, std::span(data, plan.bytes()));
+    } else {
+      fill_small(plan, std::span(reinterpret_cast<float*>(data), static_cast<size_t>(plan.size())));
+    }
+  }
+  file.owners.push_back(owner);
+  return Checkpoint::from_tensors(std::move(file), config_text(shape), shape.name);
+}
+
+}  // namespace adder

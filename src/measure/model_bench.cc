@@ -1,0 +1,151 @@
+#include "measure/model_bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+
+#include "backends/registry.h"
+#include "core/error.h"
+#include "engine/random.h"
+#include "measure/machine.h"
+
+namespace adder {
+namespace {
+
+double seconds() {
+  using clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+}
+
+struct Samples {
+  std::vector<double> seconds, joules;
+  std::optional<double> median_joules() const {
+    return joules.empty() ? std::nullopt : std::optional(spread_of(joules).median);
+  }
+};
+
+class ModelBench {
+ public:
+  ModelBench(Engine& engine, const ModelBenchOptions& options) : engine_(engine), o_(options) {
+    ADDER_CHECK(o_.prompt >= 1 && o_.gen >= 1 && o_.repeat >= 1,
+                "bench: expected prompt, gen and repeat of 1 or more, got {}, {} and {}", o_.prompt,
+                o_.gen, o_.repeat);
+    ADDER_CHECK(!o_.batches.empty() && *std::min_element(o_.batches.begin(), o_.batches.end()) >= 1,
+                "bench: expected batches of 1 or more sequences");
+    const auto ids = static_cast<uint64_t>(engine.vocab_limit());
+    for (int64_t i = 0; i < o_.prompt; ++i) {
+      prompt_.push_back(static_cast<int32_t>(mix64(static_cast<uint64_t>(i)) % ids));
+    }
+    decode_.resize(o_.batches.size());
+  }
+
+  ModelBenchResult run() {
+    round("warm-up");
+    prefill_ = {};
+    for (Samples& s : decode_) s = {};
+    ModelBenchResult result;
+    result.peak_resident_bytes = peak_resident_bytes();
+    auto probe = make_machine_probe(o_.threads);
+    CeilingSampler ceilings(*probe);
+    ceilings.sample();
+    for (int i = 0; i < o_.repeat; ++i) {
+      round(fmt::format("repeat {} of {}", i + 1, o_.repeat));
+      ceilings.sample();
+    }
+    result.prefill = {o_.prompt, spread_of(prefill_.seconds), prefill_.median_joules()};
+    for (size_t i = 0; i < decode_.size(); ++i) {
+      result.decode.push_back(
+          {o_.batches[i], o_.gen, spread_of(decode_[i].seconds), decode_[i].median_joules()});
+    }
+    result.cost = model_cost(engine_.checkpoint(), engine_.config());
+    result.read_rate = ceilings.rate(Limit::kMemoryRead);
+    result.fma_rate = ceilings.rate(Limit::kFma);
+    result.int8_rate = ceilings.rate(Limit::kInt8);
+    return result;
+  }
+
+ private:
+  // Everything once.
+  void round(const std::string& name) {
+    Conversation start;
+    report(name, "prompt");
+    measure(prefill_, [&] {
+      GenerationRequest request;
+      request.prompt = prompt_;
+      request.max_tokens = 0;
+      request.conversation = &start;
+      request.cancel = o_.cancel;
+      generate(engine_, request);
+    });
+    for (size_t i = 0; i < o_.batches.size(); ++i) {
+      report(name, fmt::format("{} sequence{}", o_.batches[i], o_.batches[i] == 1 ? "" : "s"));
+      decode(start, o_.batches[i], decode_[i]);
+    }
+  }
+
+  // gen steps with one token of each sequence: the last token is processed as well, because the
+  // conversations are kept.
+  void decode(const Conversation& start, int32_t batch, Samples& samples) {
+    std::vector<Conversation> conversations(static_cast<size_t>(batch), start);
+    std::vector<GenerationRequest> requests(conversations.size());
+    for (size_t i = 0; i < requests.size(); ++i) {
+      requests[i].max_tokens = o_.gen;
+      requests[i].sampling = o_.sampling;
+      requests[i].sampling.seed += i;  // texts of their own
+      requests[i].ignore_eos = true;
+      requests[i].conversation = &conversations[i];
+      requests[i].cancel = o_.cancel;
+    }
+    // Copies of the state are made before the clock runs.
+    for (Conversation& c : conversations) engine_.states().make_unique(c.state);
+    measure(samples, [&] { generate(engine_, requests); });
+  }
+
+  template <typename Work>
+  void measure(Samples& samples, Work&& work) {
+    const EnergyMeter::Reading energy = meter_.read();
+    const double begin = seconds();
+    work();
+    samples.seconds.push_back(seconds() - begin);
+    if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
+    if (const auto joules = meter_.joules(energy, meter_.read())) samples.joules.push_back(*joules);
+  }
+
+  void report(const std::string& round, const std::string& what) const {
+    if (o_.progress) o_.progress(fmt::format("{}: {}", round, what));
+  }
+
+  Engine& engine_;
+  const ModelBenchOptions& o_;
+  EnergyMeter meter_;
+  std::vector<int32_t> prompt_;
+  Samples prefill_;
+  std::vector<Samples> decode_;
+};
+
+}  // namespace
+
+SyntheticMemory synthetic_memory_for(const std::string& device) {
+  const auto backend = make_backend(device, 1);
+  float values[32 * 32] = {};
+  const Tensor host(values, DType::kF32, {32, 32});
+  Buffer owner;
+  const Tensor imported = backend->import_weight(host, WeightUse::kMatmul, &owner);
+  return imported.data == host.data ? SyntheticMemory::kOwn : SyntheticMemory::kShared;
+}
+
+EngineOptions bench_engine_options(EngineOptions options, const std::vector<int32_t>& batches) {
+  int32_t most = 1;
+  for (const int32_t batch : batches) most = std::max(most, batch);
+  options.slots = most + 1;  // and one for the state after the prompt, from which all start
+  options.logit_rows = most;
+  return options;
+}
+
+ModelBenchResult bench_model(Engine& engine, const ModelBenchOptions& options) {
+  return ModelBench(engine, options).run();
+}
+
+}  // namespace adder

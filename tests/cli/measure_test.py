@@ -1,0 +1,99 @@
+"""End-to-end test of the commands that measure. What they print is checked, not how fast it was.
+
+Usage: measure_test.py PATH_TO_ADDER [unittest options]
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import unittest
+
+ADDER = None
+
+
+def adder(*arguments, expect=0, environment=None):
+    """Runs the program; returns (stdout, stderr)."""
+    done = subprocess.run([ADDER, *map(str, arguments)], capture_output=True, encoding="utf-8",
+                          timeout=300, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
+    assert done.returncode == expect, (
+        f"adder {arguments}: exit status {done.returncode}, expected {expect}\n{done.stderr}")
+    return done.stdout, done.stderr
+
+
+class Measure(unittest.TestCase):
+    def is_spread(self, value):
+        self.assertEqual(sorted(value), ["max", "median", "min"])
+        self.assertTrue(0 < value["min"] <= value["median"] <= value["max"] < 1e12, value)
+
+    def is_rate(self, value):
+        self.assertTrue(math.isfinite(value) and value > 0, value)
+
+    # bench
+
+    def test_bench_json_has_the_documented_fields(self):
+        out, err = adder("bench", "--prompt", 300, "--gen", 4, "--batch", "1,3", "--repeat", 2,
+                         "--threads", 1, "--json")
+        self.assertEqual(err, "")  # no progress without a terminal
+        result = json.loads(out)
+        self.assertEqual(list(result)[:6], ["model", "cpu", "device", "block", "repeat", "weight_bytes"])
+        self.assertEqual(result["model"], "demo")
+        self.assertIn("1 thread", result["device"])
+        self.assertGreater(result["load_s"], 0)
+        self.assertGreater(result["peak_rss_bytes"], result["weight_bytes"])
+        for limit in ("read_gb_s", "fma_gflop_s", "int8_gop_s"):
+            self.is_rate(result["ceilings"][limit])
+        self.assertEqual(result["prefill"]["tokens"], 300)
+        self.assertEqual([(d["batch"], d["steps"]) for d in result["decode"]], [(1, 4), (3, 4)])
+        for row in (result["prefill"], *result["decode"]):
+            self.is_spread(row["seconds"])
+            self.is_spread(row["tok_s"])
+            for rate in ("weight_gb_s", "of_read", "gflop_s", "of_fma"):
+                self.is_rate(row[rate])
+        for row in result["decode"]:
+            tokens = row["batch"] * row["steps"]
+            self.assertAlmostEqual(row["tok_s"]["median"] * row["seconds"]["median"], tokens, delta=tokens * 1e-6)
+
+    def test_bench_table_has_a_row_for_each_measurement(self):
+        out, _ = adder("bench", "--prompt", 20, "--gen", 2, "--batch", "1,2", "--repeat", 1)
+        rows = out.splitlines()
+        self.assertEqual([r[:16].strip() for r in rows if r.startswith(("prefill", "decode"))],
+                         ["prefill 20", "decode 2 x 1", "decode 2 x 2"])
+
+    def test_bench_of_a_synthetic_model(self):
+        out, _ = adder("bench", "--synthetic", "mamba2-130m", "--type", "bf16", "--prompt", 1,
+                       "--gen", 1, "--repeat", 1, "--json")
+        result = json.loads(out)
+        self.assertEqual((result["model"], result["type"]), ("mamba2-130m", "bf16"))
+        # 128.9 million parameters, nearly all of 2 bytes
+        self.assertAlmostEqual(result["weight_bytes"] / 257.8e6, 1, delta=0.02)
+        self.assertGreater(result["create_s"], 0)
+
+    def test_wrong_arguments(self):
+        for arguments in (("--synthetic", "mamba-3b"), ("--type", "q3_k", "--synthetic", "mamba-130m"),
+                          ("--prompt", 0), ("--batch", "1,0"), ("--repeat", 0),
+                          ("MODEL", "--synthetic", "mamba-130m")):
+            adder("bench", *arguments, expect=2)
+        _, err = adder("bench", "--top-p", 2, expect=1)
+        self.assertIn("top-p", err)
+        _, err = adder("bench", "/nowhere/at/all", expect=1)
+        self.assertIn("/nowhere/at/all", err)
+
+    # roofline
+
+    def test_roofline_json(self):
+        result = json.loads(adder("roofline", "--samples", 1, "--threads", 1, "--json")[0])
+        self.assertEqual([c["threads"] for c in result["ceilings"]], [1])
+        names = [limit["limit"] for limit in result["ceilings"][0]["limits"]]
+        self.assertEqual(names, ["memory read", "L3 read", "L2 read", "float32 multiply-add",
+                                 "int8 multiply-add", "float32 exp2"])
+        for limit in result["ceilings"][0]["limits"]:
+            self.assertEqual(limit["ceiling"], max(loop["median"] for loop in limit["loops"]))
+            for loop in limit["loops"]:
+                self.assertTrue(0 < loop["min"] <= loop["median"] <= loop["max"] < 1e16, loop)
+
+
+if __name__ == "__main__":
+    ADDER = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
