@@ -151,6 +151,7 @@ TEST_P(SelectiveScan, StrongAndNoDecayStayFinite) {
 // Decays below 2^-127 take another path, for a block of tokens at a time: whole and token by token,
 // with strong and weak ones mixed, the bits are the same.
 TEST_P(SelectiveScan, StrongDecaysKeepTheBitsOfASplit) {
+  if (GetParam().isa.empty()) return;  // the reference rounds its float64 state after each call
   Rng rng(19);
   auto p = SelectiveScanProblem::random(rng, 40, 37, 6);
   for (float& a : p.A_log2e) a *= 20;
