@@ -22,6 +22,7 @@
 #include "backends/cpu/ops.h"
 #include "backends/cpu/packed_weight.h"
 #include "core/buffer.h"
+#include "core/quant.h"
 
 namespace adder {
 namespace {
@@ -76,6 +77,16 @@ double median(std::vector<double> v) {
 
 // Small floats of any type: the exponent bits are those of numbers near 1.
 void fill(void* memory, int64_t count, DType type) {
+  if (is_quantized(type)) {
+    std::vector<float> row(static_cast<size_t>(block_shape(type).elements));
+    fill(row.data(), static_cast<int64_t>(row.size()), DType::kF32);
+    auto* to = static_cast<std::byte*>(memory);
+    quantize_row(type, row, {}, to);
+    const size_t block = block_shape(type).bytes;
+    for (size_t at = block; at < row_bytes(type, count); at += block)
+      std::memcpy(to + at, to, block);
+    return;
+  }
   uint32_t state = 1;
   for (int64_t i = 0; i < count; ++i) {
     state = state * 1664525u + 1013904223u;
@@ -101,9 +112,8 @@ MatmulArgs matmul_args(Buffer& x, const Tensor& weight, Buffer& out, int64_t row
 
 void Prefill(benchmark::State& state, int64_t n, int64_t k, DType type, int64_t rows) {
   static const OpenBlas blas;
-  const auto element = static_cast<int64_t>(dtype_size(type));
   Buffer x = allocate_host(static_cast<size_t>(rows * k * 4));
-  Buffer weight = allocate_host(static_cast<size_t>(n * k * element));
+  Buffer weight = allocate_host(row_bytes(type, n * k));
   Buffer out = allocate_host(static_cast<size_t>(rows * n * 4));
   Buffer weight32 = allocate_host(static_cast<size_t>(n * k * 4));
   fill(x.data(), rows * k, DType::kF32);
@@ -197,8 +207,10 @@ void register_all() {
       {"130m_in_proj", 3072, 768},  {"130m_x_proj", 80, 1536},     {"130m_dt_proj", 1536, 48},
       {"130m_out_proj", 768, 1536}, {"2.8b_in_proj", 10240, 2560}, {"2.8b_x_proj", 192, 5120},
       {"2.8b_dt_proj", 5120, 160},  {"2.8b_out_proj", 2560, 5120}, {"130m_head", 50280, 768}};
-  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+  for (const DType type :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_K}) {
     for (const auto& s : shapes) {
+      if (s.k % block_shape(type).elements != 0) continue;
       const std::string suffix = std::string("/") + s.name + "/" + std::string(dtype_name(type));
       // A prompt needs the head for its last row only.
       if (s.n < 50000) {

@@ -21,7 +21,7 @@ ModelReport inspect_model(const std::string& model) {
     r.tensors.push_back(t);
     r.tensors.back().data = nullptr;
     if (!seen.insert(t.data).second) continue;
-    const int64_t bytes = t.size() * static_cast<int64_t>(dtype_size(t.dtype));
+    const auto bytes = static_cast<int64_t>(row_bytes(t.dtype, t.size()));
     DtypeSum& sum = r.dtypes[dtype_name(t.dtype)];
     ++sum.tensors;
     sum.parameters += t.size();

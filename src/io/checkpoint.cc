@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "io/gguf_config.h"
 #include "io/mmap_file.h"
 #include "io/printable.h"
 #include "io/safetensors.h"
@@ -37,15 +38,16 @@ bool file_exists(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+bool is_gguf(std::span<const std::byte> bytes) {
+  return first_text(bytes).starts_with(kGgufMagic);
+}
+
 // One file of weights, whatever its extension.
 TensorFile open_weights(const std::string& path) {
   auto mapping = MappedFile::open(path);
   const auto bytes = mapping->bytes();
   const std::string_view magic = first_text(bytes);
-  if (magic.starts_with("GGUF")) {
-    fail(ErrorCode::kUnsupported,
-         "{}: a GGUF file, which is not supported yet; expected safetensors or torch.save", path);
-  }
+  if (is_gguf(bytes)) bad_input("{}: expected safetensors or torch.save, got GGUF", path);
   if (magic.starts_with("version https://git-lfs")) {
     bad_input("{}: a Git LFS pointer, not the file itself; fetch it with 'git lfs pull'", path);
   }
@@ -59,21 +61,31 @@ TensorFile open_weights(const std::string& path) {
   return file;
 }
 
+// Files with this extension, sorted.
+std::vector<std::string> list_gguf(const fs::path& directory) {
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    if (it->path().extension() == ".gguf") found.push_back(it->path().string());
+  }
+  if (error) fail(ErrorCode::kIo, "{}: cannot list: {}", directory.string(), error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
 // Throws with the list of names when a directory has none of them.
 std::string find_weights(const fs::path& directory) {
   for (const std::string_view name : kWeightFiles) {
     const fs::path candidate = directory / name;
     if (file_exists(candidate)) return candidate.string();
   }
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (entry.path().extension() == ".gguf") {
-      fail(ErrorCode::kUnsupported, "{}: a GGUF file, which is not supported yet",
-           entry.path().string());
-    }
+  const std::vector<std::string> gguf = list_gguf(directory);
+  if (gguf.size() == 1) return gguf[0];
+  if (!gguf.empty()) {
+    bad_input("{}: expected one GGUF file, got {}; name one of {}", directory.string(), gguf.size(),
+              fmt::join(gguf, ", "));
   }
-  if (error) fail(ErrorCode::kIo, "{}: cannot list: {}", directory.string(), error.message());
-  bad_input("{}: no weights found; looked for {}", directory.string(),
+  bad_input("{}: no weights found; looked for {} and *.gguf", directory.string(),
             fmt::join(kWeightFiles, ", "));
 }
 
@@ -145,6 +157,8 @@ std::string_view dialect_name(Dialect dialect) {
       return "old Hugging Face port";
     case Dialect::kCodestral:
       return "Codestral";
+    case Dialect::kGguf:
+      return "GGUF";
   }
   return "?";
 }
@@ -165,6 +179,14 @@ Checkpoint Checkpoint::open(const std::string& path) {
   }
   out.directory_ = directory.empty() ? "." : directory.string();
 
+  if (!weights.ends_with(kIndexSuffix)) {
+    if (auto mapping = MappedFile::open(weights); is_gguf(mapping->bytes())) {
+      GgufFile file = read_gguf(mapping->bytes(), weights);
+      file.tensors.mapping = std::move(mapping);
+      out.add_gguf(std::move(file));
+      return out;
+    }
+  }
   if (weights.ends_with(kIndexSuffix)) {
     for (const auto& [shard, names] : read_shard_index(weights)) {
       out.add(open_shard((directory / shard).string(), names, weights));
@@ -192,6 +214,22 @@ Checkpoint Checkpoint::from_tensors(TensorFile file, std::string_view config, st
   out.dialect_ = detect_dialect(out.tensors_, out.config_);
   out.path_ = std::move(name);
   return out;
+}
+
+Checkpoint Checkpoint::from_gguf(std::span<const std::byte> image, const std::string& name) {
+  Checkpoint out;
+  out.path_ = name;
+  out.add_gguf(read_gguf(image, name));
+  return out;
+}
+
+void Checkpoint::add_gguf(GgufFile file) {
+  dialect_ = Dialect::kGguf;
+  gguf_ = std::make_unique<const GgufMetadata>(std::move(file.metadata));
+  config_ = JsonValue::parse(gguf_config_json(*gguf_), gguf_->file());
+  const bool mamba2 = gguf_->get_string("general.architecture") == "mamba2";
+  for (StoredTensor& tensor : file.tensors.tensors) shape_as_torch(tensor, mamba2);
+  add(std::move(file.tensors));
 }
 
 // A tensor in two shards is ambiguous: neither wins.

@@ -30,6 +30,7 @@ class ConfigReader {
   }
 
   ModelConfig read() {
+    read_architecture();
     refuse_unsupported();  // before the names: those of a hybrid say little about why it is refused
     names_ = tensor_names(checkpoint_);
     detect_family();
@@ -59,6 +60,26 @@ class ConfigReader {
   }
   const StoredTensor& need_layer0(string_view suffix, size_t rank) const {
     return need(names_.layer(0, suffix), rank);
+  }
+
+  // A key of GGUF metadata that belongs to the architecture: "ssm.inner_size" for
+  // "mamba.ssm.inner_size".
+  string arch_key(string_view key) const { return fmt::format("{}.{}", architecture_, key); }
+  // Compares such a key with what a tensor says; nothing happens for the other dialects.
+  void agree_arch(string_view key, string_view tensor, int64_t derived) const {
+    if (!architecture_.empty()) {
+      agree(arch_key(key), config_.get_int(arch_key(key)), tensor, derived);
+    }
+  }
+
+  // From general.architecture of a GGUF file.
+  void read_architecture() {
+    if (checkpoint_.dialect() != Dialect::kGguf) return;
+    constexpr string_view kKey = "general.architecture";
+    architecture_ = config_.get_string(kKey).value_or("");
+    if (architecture_ == "mamba" || architecture_ == "mamba2") return;
+    fail(ErrorCode::kUnsupported, "{}: key '{}': expected mamba or mamba2, got '{}'",
+         config_.name(), kKey, architecture_);
   }
 
   void agree(string_view field, optional<int64_t> configured, string_view tensor,
@@ -123,6 +144,16 @@ class ConfigReader {
           checkpoint_.path(), names_.layer(0, "mixer.x_proj.weight"),
           names_.layer(0, "mixer.dt_bias"));
     }
+    if (!architecture_.empty() && architecture_ != out_.family) {
+      bad_input("{}: key 'general.architecture' is '{}', but the tensors are those of {}",
+                config_.name(), architecture_, out_.family);
+    }
+    if (config_.get_bool(arch_key("ssm.dt_b_c_rms")).value_or(false)) {
+      out_.family = "falcon_mamba";
+      // GGUF has no key for this epsilon, so Adder writes one of its own. llama.cpp takes that of
+      // the other norms.
+      out_.bcdt_rms_eps = read_eps("adder.mixer_rms_eps", 1e-6);
+    }
     if (config_.get_string("model_type").value_or("") == "falcon_mamba") {
       if (out_.mixer != MixerKind::kMamba1) {
         bad_input("{}: model_type is 'falcon_mamba', but the tensors are Mamba-2's",
@@ -147,7 +178,9 @@ class ConfigReader {
     out_.d_model = embedding.shape[1];
     agree("d_model", first_int(config_, {"hidden_size", "dim"}), names_.embedding, out_.d_model);
     agree("d_model", config_.get_int("d_model"), names_.embedding, out_.d_model);
-    const int64_t declared = config_.get_int("vocab_size").value_or(out_.vocab_rows);
+    agree_arch("embedding_length", names_.embedding, out_.d_model);
+    const int64_t declared =
+        first_int(config_, {"vocab_size", "adder.vocab_size"}).value_or(out_.vocab_rows);
     if (declared <= 0 || declared > out_.vocab_rows) {
       bad_input("{}: field 'vocab_size' is {}, but tensor '{}' has {} rows", config_.name(),
                 declared, names_.embedding, out_.vocab_rows);
@@ -187,6 +220,7 @@ class ConfigReader {
     }
     agree("num_hidden_layers", hf, last, n);
     agree("n_layer", first_int(config_, {"n_layer", "n_layers"}), last, n);
+    agree_arch("block_count", last, n);
     out_.n_layer = n;
   }
 
@@ -203,9 +237,11 @@ class ConfigReader {
                 conv.name, conv.shape[0], conv.shape[1], conv.shape[2]);
     }
     agree("d_conv", ssm_or_top("d_conv", {"conv_kernel", "d_conv"}), conv.name, out_.d_conv);
+    agree_arch("ssm.conv_kernel", conv.name, out_.d_conv);
   }
 
   void check_d_inner(const string& tensor) const {
+    agree_arch("ssm.inner_size", tensor, out_.d_inner);
     // intermediate_size rules where both are present: falcon-mamba-7b says "expand": 16 and
     // means 2.
     if (const auto direct = first_int(config_, {"intermediate_size", "d_inner"})) {
@@ -227,6 +263,8 @@ class ConfigReader {
     read_conv();
     check_d_inner(a.name);
     agree("d_state", ssm_or_top("d_state", {"state_size", "d_state"}), a.name, out_.d_state);
+    agree_arch("ssm.state_size", a.name, out_.d_state);
+    agree_arch("ssm.time_step_rank", dt.name, out_.dt_rank);
     const auto rank_of = [&](const JsonValue& from, string_view key) -> optional<int64_t> {
       const auto value = from.get(key);
       if (!value || (value->is_string() && value->as_string() == "auto")) return std::nullopt;
@@ -251,7 +289,8 @@ class ConfigReader {
     }
     out_.headdim = out_.d_inner / out_.n_heads;
     // The tensors know n_groups * d_state only; d_state itself is the config's, 128 by default.
-    out_.d_state = ssm_or_top("d_state", {"state_size", "d_state"}).value_or(128);
+    out_.d_state = ssm_or_top("d_state", {"state_size", "d_state"})
+                       .value_or(config_.get_int(arch_key("ssm.state_size")).value_or(128));
     const int64_t both = conv.shape[0] - out_.d_inner;
     if (both <= 0 || out_.d_state <= 0 || out_.d_state > both || both % (2 * out_.d_state) != 0) {
       bad_input("{}: field 'd_state' is {}, but tensor '{}' has {} rows beyond d_inner {}",
@@ -272,19 +311,29 @@ class ConfigReader {
     agree("num_heads", config_.get_int("num_heads"), a.name, out_.n_heads);
     agree("headdim", ssm_or_top("headdim", {"head_dim"}), a.name, out_.headdim);
     agree("n_groups", ssm_or_top("ngroups", {"n_groups"}), conv.name, out_.n_groups);
+    agree_arch("ssm.time_step_rank", a.name, out_.n_heads);
+    agree_arch("ssm.group_count", conv.name, out_.n_groups);
     read_dt_limit();
   }
 
   void read_dt_limit() {
     auto limit = ssm_cfg_.get_array("dt_limit");
     if (!limit) limit = config_.get_array("time_step_limit");
-    if (!limit) return;
-    if (limit->size() != 2) {
+    if (limit && limit->size() != 2) {
       bad_input("{}: field 'time_step_limit': expected 2 numbers, got {}", config_.name(),
                 limit->size());
     }
-    out_.dt_min = static_cast<float>((*limit)[0].as_number());
-    out_.dt_max = static_cast<float>((*limit)[1].as_number());
+    if (limit) {
+      out_.dt_min = static_cast<float>((*limit)[0].as_number());
+      out_.dt_max = static_cast<float>((*limit)[1].as_number());
+    }
+    // GGUF has no such key; Adder writes two of its own.
+    if (const auto min = config_.get_number("adder.time_step_min")) {
+      out_.dt_min = static_cast<float>(*min);
+    }
+    if (const auto max = config_.get_number("adder.time_step_max")) {
+      out_.dt_max = static_cast<float>(*max);
+    }
     if (!(out_.dt_min >= 0.0f && out_.dt_min <= out_.dt_max)) {
       bad_input("{}: field 'time_step_limit': expected 0 <= min <= max, got [{}, {}]",
                 config_.name(), out_.dt_min, out_.dt_max);
@@ -292,10 +341,14 @@ class ConfigReader {
   }
 
   void read_norms() {
-    out_.norm_eps = read_eps("layer_norm_epsilon", 1e-5);
+    out_.norm_eps = read_eps(
+        architecture_.empty() ? "layer_norm_epsilon" : arch_key("attention.layer_norm_rms_epsilon"),
+        1e-5);
     out_.gated_norm = checkpoint_.find(names_.layer(0, "mixer.norm.weight")) != nullptr;
     if (checkpoint_.dialect() == Dialect::kStateSpaces) {
       out_.norm_before_gate = ssm_cfg_.get_bool("norm_before_gate").value_or(false);
+    } else if (checkpoint_.dialect() == Dialect::kGguf) {
+      out_.norm_before_gate = config_.get_bool("adder.norm_before_gate").value_or(false);
     } else if (config_.get_bool("norm_before_gate").value_or(false)) {
       // Codestral's config says true; its published outputs come from code that gates first.
       out_.warnings.push_back(
@@ -304,6 +357,7 @@ class ConfigReader {
   }
 
   void read_tokens() {
+    if (const auto eos = config_.get_int("tokenizer.ggml.eos_token_id")) add_eos(*eos);
     if (const auto eos = config_.get("eos_token_id")) {
       if (eos->is_array()) {
         const std::vector<JsonValue> ids = *config_.get_array("eos_token_id");
@@ -312,7 +366,7 @@ class ConfigReader {
         add_eos(*id);
       }
     }
-    if (const auto bos = config_.get_int("bos_token_id");
+    if (const auto bos = first_int(config_, {"bos_token_id", "tokenizer.ggml.bos_token_id"});
         bos && *bos >= 0 && *bos < out_.vocab_rows) {
       out_.bos_id = static_cast<int32_t>(*bos);
     }
@@ -328,35 +382,12 @@ class ConfigReader {
   const Checkpoint& checkpoint_;
   const JsonValue& config_;
   JsonValue ssm_cfg_;
+  string architecture_;  // of a GGUF file, else empty
   TensorNames names_;
   ModelConfig out_;
 };
 
 }  // namespace
-
-string TensorNames::layer(int64_t i, string_view suffix) const {
-  constexpr string_view kMixer = "mixer.";
-  if (!has_mixer_level && suffix.starts_with(kMixer)) suffix.remove_prefix(kMixer.size());
-  return fmt::format("{}layers.{}.{}", prefix, i, suffix);
-}
-
-TensorNames tensor_names(const Checkpoint& checkpoint) {
-  for (string_view root : {"", "model."}) {
-    for (string_view embedding : {"embedding", "embeddings"}) {
-      const string name = fmt::format("{}backbone.{}.weight", root, embedding);
-      if (checkpoint.find(name) != nullptr) {
-        return {fmt::format("{}backbone.", root), name, fmt::format("{}lm_head.weight", root)};
-      }
-    }
-  }
-  if (checkpoint.find("model.embedding.weight") != nullptr) {
-    return {"model.", "model.embedding.weight", "lm_head.weight", false};
-  }
-  bad_input(
-      "{}: expected a tensor 'backbone.embedding.weight' or 'backbone.embeddings.weight', got "
-      "none; not a Mamba checkpoint",
-      checkpoint.path());
-}
 
 ModelConfig derive_config(const Checkpoint& checkpoint) {
   return ConfigReader(checkpoint).read();

@@ -62,11 +62,16 @@ struct TensorNames {
   std::string prefix;           // "backbone.", "model.backbone." or "model."
   std::string embedding;        // full name
   std::string lm_head;          // full name, stored or not
+  std::string norm_f;           // full name
   bool has_mixer_level = true;  // false: the old port's "layers.0.in_proj", without "mixer."
+  bool is_gguf = false;         // "blk.0.ssm_in.weight" for "layers.0.mixer.in_proj.weight"
+  // suffix: the reference's name, "norm.weight" or "mixer.conv1d.bias". GGUF's ssm_a, which stands
+  // for "mixer.A_log", holds A = -exp(A_log) itself.
   std::string layer(int64_t i, std::string_view suffix) const;
 };
 
 TensorNames tensor_names(const Checkpoint& checkpoint);
+TensorNames gguf_names();
 
 // Tensor shapes win over config values; a contradiction is an error that names both.
 // Throws Error(kBadInput) for wrong input and Error(kUnsupported) for what Adder cannot run yet.

@@ -3,11 +3,13 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <set>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/quant.h"
 #include "io/sha256.h"
 
 namespace adder {
@@ -20,25 +22,11 @@ bool is_ignored(std::string_view name) {
   return name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.");
 }
 
-float element(const StoredTensor& t, int64_t index) {
-  const auto load16 = [&] {
-    uint16_t bits;
-    std::memcpy(&bits, t.data + index * 2, sizeof bits);
-    return bits;
-  };
-  switch (t.dtype) {
-    case DType::kF32: {
-      float value;
-      std::memcpy(&value, t.data + index * 4, sizeof value);
-      return value;
-    }
-    case DType::kF16:
-      return f16_to_f32(load16());
-    case DType::kBF16:
-      return bf16_to_f32(load16());
-    default:
-      bad_input("{}: tensor '{}': expected dtype F32, F16 or BF16, got {}", t.file, t.name,
-                dtype_name(t.dtype));
+void check_dtype(const StoredTensor& t) {
+  const bool known = t.dtype == DType::kF32 || t.dtype == DType::kF16 || t.dtype == DType::kBF16;
+  if (!known && !is_quantized(t.dtype)) {
+    bad_input("{}: tensor '{}': expected dtype F32, F16, BF16 or a block format, got {}", t.file,
+              t.name, dtype_name(t.dtype));
   }
 }
 
@@ -61,6 +49,26 @@ void for_each_index(const StoredTensor& t, const std::function<void(int64_t, int
   }
 }
 
+// Visits every element's value in row-major order.
+void for_each_value(const StoredTensor& t, const std::function<void(int64_t, float)>& visit) {
+  check_dtype(t);
+  if (t.is_contiguous()) {  // as block formats always are
+    const int64_t columns = t.shape.empty() ? 1 : t.shape.back();
+    std::vector<float> row(static_cast<size_t>(columns));
+    const size_t bytes = row_bytes(t.dtype, columns);
+    for (int64_t i = 0, n = t.size(); i < n; i += columns) {
+      dequantize_row(t.dtype, t.data + static_cast<size_t>(i / columns) * bytes, row);
+      for (int64_t j = 0; j < columns; ++j) visit(i + j, row[static_cast<size_t>(j)]);
+    }
+    return;
+  }
+  for_each_index(t, [&](int64_t i, int64_t index) {
+    float value = 0;
+    dequantize_row(t.dtype, t.data + static_cast<size_t>(index) * dtype_size(t.dtype), {&value, 1});
+    visit(i, value);
+  });
+}
+
 class Loader {
  public:
   Loader(const Checkpoint& checkpoint, Backend& backend, std::vector<Buffer>& owned)
@@ -71,7 +79,7 @@ class Loader {
   Tensor matrix(const std::string& name, int64_t rows, int64_t cols,
                 WeightUse use = WeightUse::kMatmul) {
     const StoredTensor& t = *take(name, {rows, cols}, true);
-    element(t, 0);  // refuses dtypes that no matmul reads
+    check_dtype(t);
     const auto* bytes = t.data;
     Buffer in_order;
     if (!t.is_contiguous()) {
@@ -98,16 +106,15 @@ class Loader {
   Tensor raised(const std::string& name, const Shape& shape, bool required,
                 std::initializer_list<int64_t> as,
                 const std::function<int64_t(int64_t)>& place = nullptr,
-                float (*map)(float) = nullptr) {
+                float (*map)(float) = nullptr, std::string_view expected = "finite values") {
     const StoredTensor* t = take(name, shape, required);
     if (t == nullptr) return {};
     owned_.push_back(allocate_host(static_cast<size_t>(t->size()) * sizeof(float)));
     auto* values = static_cast<float*>(owned_.back().data());
-    for_each_index(*t, [&](int64_t i, int64_t index) {
-      const float value = element(*t, index);
+    for_each_value(*t, [&](int64_t i, float value) {
       const float mapped = map ? map(value) : value;
       if (!std::isfinite(value) || !std::isfinite(mapped)) {
-        bad_input("{}: tensor '{}': expected finite values, got {} at element {}", t->file, name,
+        bad_input("{}: tensor '{}': expected {}, got {} at element {}", t->file, name, expected,
                   value, i);
       }
       values[place ? place(i) : i] = mapped;
@@ -163,17 +170,42 @@ float decay_rate_log2e(float a_log) {
   return static_cast<float>(-std::exp(static_cast<double>(a_log)) * std::numbers::log2e);
 }
 
+// GGUF holds A itself. A positive one would grow the state without end.
+float scaled_rate(float a) {
+  if (!(a <= 0.0f)) return std::numeric_limits<float>::quiet_NaN();
+  return static_cast<float>(static_cast<double>(a) * std::numbers::log2e);
+}
+
 std::function<int64_t(int64_t)> transposed(int64_t rows, int64_t cols) {
   return [=](int64_t i) { return (i % cols) * rows + i / cols; };
+}
+
+Tensor load_rates(Loader& load, const std::string& name, bool is_gguf, const Shape& shape,
+                  std::initializer_list<int64_t> as,
+                  const std::function<int64_t(int64_t)>& place = nullptr) {
+  if (is_gguf) {
+    return load.raised(name, shape, true, as, place, scaled_rate, "finite values up to 0");
+  }
+  return load.raised(name, shape, true, as, place, decay_rate_log2e);
 }
 
 LayerWeights load_layer(Loader& load, const std::function<std::string(std::string_view)>& name,
                         const ModelConfig& c, const Checkpoint& checkpoint) {
   LayerWeights w;
+  const bool is_gguf = checkpoint.dialect() == Dialect::kGguf;
   const int64_t channels = c.conv_channels();
   w.norm = load.vector(name("norm.weight"), c.d_model);
-  w.in_proj = load.matrix(name("mixer.in_proj.weight"), c.in_proj_rows(), c.d_model);
   w.in_proj_bias = load.vector(name("mixer.in_proj.bias"), c.in_proj_rows(), false);
+  int64_t in_rows = c.in_proj_rows();
+  if (const std::string dt = name("mixer.in_proj_dt.weight"); checkpoint.find(dt) != nullptr) {
+    in_rows -= c.n_heads;
+    w.in_proj_dt = load.matrix(dt, c.n_heads, c.d_model);
+    if (w.in_proj_bias) {
+      w.in_proj_dt_bias = w.in_proj_bias.slice(0, in_rows, c.n_heads);
+      w.in_proj_bias = w.in_proj_bias.slice(0, 0, in_rows);
+    }
+  }
+  w.in_proj = load.matrix(name("mixer.in_proj.weight"), in_rows, c.d_model);
   w.conv_weight = load.raised(name("mixer.conv1d.weight"), {channels, 1, c.d_conv}, true,
                               {c.d_conv, channels}, transposed(channels, c.d_conv));
   w.conv_bias = load.vector(name("mixer.conv1d.bias"), channels, false);
@@ -183,15 +215,13 @@ LayerWeights load_layer(Loader& load, const std::function<std::string(std::strin
     w.x_proj = load.matrix(name("mixer.x_proj.weight"), c.dt_rank + 2 * c.d_state, c.d_inner);
     w.dt_proj = load.matrix(name("mixer.dt_proj.weight"), c.d_inner, c.dt_rank);
     w.dt_bias = load.vector(name("mixer.dt_proj.bias"), c.d_inner);
-    w.A_log2e =
-        load.raised(name("mixer.A_log"), {c.d_inner, c.d_state}, true, {c.d_state, c.d_inner},
-                    transposed(c.d_inner, c.d_state), decay_rate_log2e);
+    w.A_log2e = load_rates(load, name("mixer.A_log"), is_gguf, {c.d_inner, c.d_state},
+                           {c.d_state, c.d_inner}, transposed(c.d_inner, c.d_state));
     w.D = load.vector(name("mixer.D"), c.d_inner);
     return w;
   }
   w.dt_bias = load.vector(name("mixer.dt_bias"), c.n_heads);
-  w.A_log2e =
-      load.raised(name("mixer.A_log"), {c.n_heads}, true, {c.n_heads}, nullptr, decay_rate_log2e);
+  w.A_log2e = load_rates(load, name("mixer.A_log"), is_gguf, {c.n_heads}, {c.n_heads});
   w.gated_norm = load.vector(name("mixer.norm.weight"), c.d_inner, c.gated_norm);
   const StoredTensor* d = checkpoint.find(name("mixer.D"));
   if (d != nullptr && d->shape == Shape{c.d_inner} && c.headdim > 1) {  // D_has_hdim
@@ -212,7 +242,7 @@ Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, B
   if (config.tied_head) loader.skip(names.lm_head);  // a file may hold it all the same
   w.lm_head = loader.matrix(config.tied_head ? names.embedding : names.lm_head, config.vocab_rows,
                             config.d_model);
-  w.norm_f = loader.vector(names.prefix + "norm_f.weight", config.d_model);
+  w.norm_f = loader.vector(names.norm_f, config.d_model);
   w.layers.reserve(static_cast<size_t>(config.n_layer));
   for (int64_t i = 0; i < config.n_layer; ++i) {
     const auto name = [&](std::string_view suffix) { return names.layer(i, suffix); };
@@ -227,8 +257,7 @@ const StoredTensor* find_non_finite(const Checkpoint& checkpoint) {
     const StoredTensor& t = item.second;
     if (is_ignored(t.name)) continue;
     bool finite = true;
-    for_each_index(
-        t, [&](int64_t, int64_t index) { finite = finite && std::isfinite(element(t, index)); });
+    for_each_value(t, [&](int64_t, float value) { finite = finite && std::isfinite(value); });
     if (!finite) return &t;
   }
   return nullptr;
@@ -247,14 +276,14 @@ std::string fingerprint(const Checkpoint& checkpoint, const ModelConfig& config)
     const StoredTensor& t = item.second;
     add(fmt::format("\n{} {} {} {}", t.name, dtype_name(t.dtype), shape_text(t.shape),
                     shape_text(t.stride)));
-    const size_t width = dtype_size(t.dtype);
-    if (!t.is_contiguous()) {  // rare: strided tensors of torch files
+    if (!t.is_contiguous()) {  // rare: strided tensors of torch files, never of block formats
+      const size_t width = dtype_size(t.dtype);
       for_each_index(t, [&](int64_t, int64_t index) {
         hash.update(std::span(t.data + static_cast<size_t>(index) * width, width));
       });
       continue;
     }
-    const size_t bytes = static_cast<size_t>(t.size()) * width;
+    const size_t bytes = row_bytes(t.dtype, t.size());
     const size_t step = std::max(kSampleBytes, bytes / kSamples);
     for (size_t at = 0; at < bytes; at += step) {
       hash.update(std::span(t.data + at, std::min(kSampleBytes, bytes - at)));

@@ -159,6 +159,74 @@ TEST_P(Matmul, ARowDependsOnNothingElse) {
   }
 }
 
+// Block formats: within a block the sums are exact, so what separates a backend from the reference
+// is the order of the float32 additions.
+TEST_P(Matmul, BlockFormatsLikeTheReference) {
+  Rng rng(69);
+  for (DType dtype : kBlockFormats) {
+    const int64_t block = block_shape(dtype).elements;
+    for (int64_t blocks : {0, 1, 2, 3, 9})
+      for (int64_t out : {1, 5, 8, 31, 32, 33, 70})
+        expect_like_ref(rng, dtype, 3, blocks * block, out, kLayouts[out % 3]);
+    for (int64_t rows = 0; rows <= 27; ++rows)
+      expect_like_ref(rng, dtype, rows, 2 * block, 40, kLayouts[rows % 3], rows % 2 == 0);
+    expect_like_ref(rng, dtype, 259, 1280, 96, kPacked);  // blocks along k, and pieces of rows
+    expect_like_ref(rng, dtype, 1, 5120, 96, kPacked, false);
+  }
+}
+
+TEST_P(Matmul, ARowOfBlockFormatsDependsOnNothingElse) {
+  Rng rng(70);
+  const auto one = GetParam().make(1), three = GetParam().make(3);
+  for (DType dtype : kBlockFormats) {
+    for (int64_t in : {256, 1024}) {
+      const Weight w = Weight::random(rng, dtype, 75, in, 0.1f);
+      const auto bias = rng.normals(75), x = rng.normals(260 * in);
+      const auto all = run_matmul(*backend_, x, w, bias, 260);
+      for (int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 25, 100}) {
+        const int64_t begin = rng.below(260 - rows + 1);
+        EXPECT_TRUE(same_bits(
+            run_matmul(*backend_, cut_rows(x, 260, begin, rows), w, bias, rows, kLayouts[rows % 3]),
+            cut_rows(all, 260, begin, rows)))
+            << dtype_name(dtype) << ", rows " << rows;
+      }
+      EXPECT_TRUE(same_bits(run_matmul(*one, x, w, bias, 260), all)) << dtype_name(dtype);
+      EXPECT_TRUE(same_bits(run_matmul(*three, x, w, bias, 260), all)) << dtype_name(dtype);
+    }
+  }
+}
+
+// Values that round to the edges of int8, blocks of zeros, tiny and huge ones, NaN and Inf.
+TEST_P(Matmul, BlockFormatsTakeAnyActivation) {
+  Rng rng(71);
+  for (DType dtype : kBlockFormats) {
+    const Weight w = Weight::random(rng, dtype, 9, 512, 0.05f);
+    auto x = rng.normals(10 * 512);
+    std::fill_n(x.begin(), 512, 0.0f);
+    std::fill_n(x.begin() + 512, 512, 1.0f);
+    for (int i = 0; i < 512; ++i) {
+      x[2 * 512 + i] = i % 2 == 0 ? -1.0f : 1.0f;
+      x[3 * 512 + i] *= 1e-39f;
+      x[4 * 512 + i] *= 1e30f;
+      x[5 * 512 + i] = static_cast<float>(i % 32) - 15.5f;  // halves: round to even
+    }
+    x[6 * 512 + 100] = NAN;
+    x[7 * 512 + 511] = -INFINITY;
+    const auto got = run_matmul(*backend_, x, w, {}, 10), want = run_matmul(*ref_, x, w, {}, 10);
+    for (int64_t r = 0; r < 10; ++r) {
+      for (int64_t n = 0; n < 9; ++n) {
+        const float g = got[r * 9 + n], v = want[r * 9 + n];
+        if (r == 6 || r == 7) {
+          EXPECT_TRUE(std::isnan(g)) << dtype_name(dtype) << " row " << r;
+        } else {
+          const float bar = r == 4 ? 1e30f : 1.0f;
+          EXPECT_NEAR(g / bar, v / bar, 1e-4) << dtype_name(dtype) << " row " << r;
+        }
+      }
+    }
+  }
+}
+
 // Neither may an output depend on its neighbours: the order is that of in_features alone.
 TEST_P(Matmul, AnOutputDependsOnItsOwnWeightsOnly) {
   Rng rng(65);

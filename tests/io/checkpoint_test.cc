@@ -100,9 +100,10 @@ TEST(Checkpoint, NamesWhatIsMissing) {
   const TempDir dir;
   expect_bad_input([&] { Checkpoint::open(dir.path("absent")); },
                    "absent: no such file or directory");
-  expect_bad_input([&] { Checkpoint::open(dir.path()); },
-                   "no weights found; looked for model.safetensors, model.safetensors.index.json, "
-                   "consolidated.safetensors, pytorch_model.bin, pytorch_model.bin.index.json");
+  expect_bad_input(
+      [&] { Checkpoint::open(dir.path()); },
+      "no weights found; looked for model.safetensors, model.safetensors.index.json, "
+      "consolidated.safetensors, pytorch_model.bin, pytorch_model.bin.index.json and *.gguf");
   dir.write("model.safetensors", weights({"a"}));
   expect_bad_input(
       [&] { Checkpoint::open(dir.path()); },
@@ -116,10 +117,12 @@ TEST(Checkpoint, NamesWhatIsMissing) {
 TEST(Checkpoint, ExplainsFilesThatAreNoCheckpoint) {
   const TempDir dir;
   dir.write("config.json", kConfig);
-  const std::string gguf = dir.write("a.gguf", "GGUF\3\0\0\0");
-  expect_error([&] { Checkpoint::open(gguf); }, ErrorCode::kUnsupported, "a.gguf: a GGUF file");
-  expect_error([&] { Checkpoint::open(dir.path()); }, ErrorCode::kUnsupported,
-               "a.gguf: a GGUF file");
+  const std::string gguf = dir.write("a.gguf", "GGUF\3");
+  expect_bad_input([&] { Checkpoint::open(gguf); }, "a.gguf: cut off at byte 4");
+  expect_bad_input([&] { Checkpoint::open(dir.path()); }, "a.gguf: cut off at byte 4");
+  dir.write("b.gguf", "GGUF\3");
+  expect_bad_input([&] { Checkpoint::open(dir.path()); },
+                   "expected one GGUF file, got 2; name one");
   const std::string pointer = dir.write(
       "model.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n");
   expect_bad_input([&] { Checkpoint::open(dir.path()); }, "a Git LFS pointer, not the file itself");
@@ -225,6 +228,40 @@ TEST(Checkpoint, CountsTiedDataOnce) {
   const Checkpoint checkpoint = Checkpoint::open(dir.path());
   EXPECT_EQ(checkpoint.tensors().size(), 2u);
   EXPECT_EQ(checkpoint.total_bytes(), 8u);
+}
+
+// Written by ggml's own package (tools/make_gguf_golden.py), with a key of every type.
+TEST(Checkpoint, ReadsGgufFromAFolder) {
+  const std::string folder = ADDER_SOURCE_DIR "/tests/golden/gguf_mamba1";
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  EXPECT_EQ(checkpoint.dialect(), Dialect::kGguf);
+  EXPECT_EQ(checkpoint.directory(), folder);
+  const GgufMetadata& m = *checkpoint.gguf();
+  EXPECT_EQ(m.get_int("test.u8"), 200);
+  EXPECT_EQ(m.get_int("test.i8"), -3);
+  EXPECT_EQ(m.get_int("test.u16"), 60000);
+  EXPECT_EQ(m.get_int("test.i16"), -300);
+  EXPECT_EQ(m.get_int("test.u32"), 4000000000);
+  EXPECT_EQ(m.get_int("test.i32"), -70000);
+  EXPECT_EQ(m.get_int("test.u64"), int64_t{1} << 40);
+  EXPECT_EQ(m.get_int("test.i64"), -(int64_t{1} << 40));
+  EXPECT_EQ(m.get_number("test.f32"), static_cast<double>(0.1f));
+  EXPECT_EQ(m.get_number("test.f64"), 0.1);
+  EXPECT_EQ(m.get_bool("test.bool"), true);
+  EXPECT_EQ(m.get_string("test.string"), "na\xc3\xafve");
+  EXPECT_EQ(m.get_floats("test.floats"), (std::vector<float>{0.5f, -1.5f}));
+  EXPECT_EQ(m.get_ints("test.ints"), (std::vector<int32_t>{1, -2, 3}));
+  EXPECT_EQ(m.get_strings("test.strings"), (std::vector<std::string_view>{"a", "",
+                                                                          "\xe2\x96\x81"
+                                                                          "b"}));
+  EXPECT_EQ(checkpoint.config().get_int("mamba.embedding_length"), 33);
+  EXPECT_EQ(checkpoint.config().get_number("test.f64"), 0.1);
+  EXPECT_FALSE(checkpoint.config().has("test.ints"));
+  EXPECT_EQ(checkpoint.find("blk.0.ssm_conv1d.weight")->shape, (std::vector<int64_t>{66, 1, 4}));
+  EXPECT_EQ(checkpoint.find("blk.0.ssm_a")->shape, (std::vector<int64_t>{66, 16}));
+  const Checkpoint two = Checkpoint::open(ADDER_SOURCE_DIR "/tests/golden/gguf_mamba2/model.gguf");
+  EXPECT_EQ(two.find("blk.0.ssm_a")->shape, (std::vector<int64_t>{4}));
+  EXPECT_EQ(two.find("blk.0.ssm_norm.weight")->shape, (std::vector<int64_t>{64}));
 }
 
 }  // namespace

@@ -192,8 +192,9 @@ TEST_P(WeightsTest, OtherDtypesAreRefused) {
   for (const char* name : {"backbone.layers.0.mixer.in_proj.weight", "backbone.norm_f.weight"}) {
     TestTensors other = tensors_;
     other[name].dtype = "I32";
-    expect_bad_input([&] { Loaded(shape_, other); },
-                     fmt::format("tensor '{}': expected dtype F32, F16 or BF16, got", name));
+    expect_bad_input(
+        [&] { Loaded(shape_, other); },
+        fmt::format("tensor '{}': expected dtype F32, F16, BF16 or a block format, got", name));
   }
 }
 

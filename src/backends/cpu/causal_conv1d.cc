@@ -1,7 +1,9 @@
 // Depthwise causal convolution with bias and silu in one pass over x.
 //
-// A task owns one sequence and up to 64 channels. Within it, 2 vectors of channels move down the
-// tokens with their taps and their last d_conv - 1 inputs in registers; each input is loaded once.
+// A task owns one sequence and up to 512 channels, and walks it in blocks of 32 tokens. Within a
+// block, 2 vectors of channels move down the tokens with their taps and their last d_conv - 1
+// inputs in registers; each input is loaded once. The block's rows lie in as many pages, so it
+// crosses all channels of the task before the next block, and asks for the next channels ahead.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backends/cpu/causal_conv1d.cc"
 #include "hwy/foreach_target.h"
@@ -10,6 +12,7 @@
 
 #include "backends/cpu/ops.h"
 #include "backends/cpu/simd_math-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -17,8 +20,11 @@ namespace adder {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kConvWidth = 64;  // channels of a task: 4 cache lines of each row
-constexpr int64_t kConvBlock = 32;  // tokens that a strip moves before the next strip follows
+constexpr int64_t kConvUnit = 64;    // tasks hold a multiple of this many channels, 4 cache lines
+constexpr int64_t kConvWidth = 512;  // and at most so many
+constexpr int64_t kConvBlock = 32;   // tokens that a strip moves before the next strip follows
+constexpr int64_t kConvAhead = 64;   // channels between a strip and what it asks for
+constexpr int64_t kLine = 16;        // floats of a cache line
 
 // A task's view: pointers to its first token and channel, row strides in floats.
 struct ConvTask {
@@ -54,6 +60,11 @@ HWY_INLINE void ConvStrip(D d, const ConvTask& s, int64_t c, int64_t t0, int64_t
     }
   }
   for (int64_t t = t0; t < t1; ++t) {
+    // One line for each row; the strips of AVX-512 are 2 lines wide. Beyond the row it is harmless.
+    for (int64_t i = 0; i < kVectors * lanes; i += kLine) {
+      hwy::Prefetch(s.x + t * s.x_row + c + kConvAhead + i);
+      hwy::Prefetch(s.out + t * s.out_row + c + kConvAhead + i);
+    }
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       V sum = bias[v];
@@ -126,18 +137,23 @@ void ConvTokens(const ConvTask& s) {
 
 void CausalConv1d(const CausalConv1dArgs& a, CpuContext& context) {
   const int64_t channels = a.x.dim(1), d_conv = a.weight.dim(0);
-  const int64_t blocks = (channels + kConvWidth - 1) / kConvWidth;
+  // Two tasks for each thread, so that an uneven pair of cores finds something to balance.
+  const int64_t units = (channels + kConvUnit - 1) / kConvUnit;
+  const int64_t share = a.batch.n_seqs() * units / (2 * context.pool.size());
+  const int64_t width = std::clamp(share * kConvUnit, kConvUnit, kConvWidth);
+  const int64_t blocks = (channels + width - 1) / width;
   // A decode task is a fraction of a microsecond: hand out several at once.
   const int64_t tokens_per_seq = a.batch.n_tokens() / std::max<int64_t>(1, a.batch.n_seqs());
-  const int64_t grain = std::clamp<int64_t>(32 / std::max<int64_t>(1, tokens_per_seq), 1, 32);
+  const int64_t work = std::max<int64_t>(1, tokens_per_seq) * width / kConvUnit;
+  const int64_t grain = std::clamp<int64_t>(32 / work, 1, 32);
   const auto run = [&](int64_t begin, int64_t end, int) {
     for (int64_t task = begin; task < end; ++task) {
-      const int64_t seq = task / blocks, c0 = task % blocks * kConvWidth;
+      const int64_t seq = task / blocks, c0 = task % blocks * width;
       const int64_t t0 = a.batch.seq_start[static_cast<size_t>(seq)];
       const int64_t slot = a.batch.state_slot[static_cast<size_t>(seq)];
       ConvTask s;
       s.tokens = a.batch.seq_start[static_cast<size_t>(seq + 1)] - t0;
-      s.width = std::min(kConvWidth, channels - c0);
+      s.width = std::min(width, channels - c0);
       s.out_row = a.out.stride[0];
       s.out = a.out.ptr<float>() + t0 * s.out_row + c0;
       if (slot < 0) {

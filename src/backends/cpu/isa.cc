@@ -11,9 +11,6 @@
 namespace adder {
 namespace {
 
-// Compiled everywhere, but no machine of ours has run them: only on request (ADDER_FORCE_ISA).
-constexpr int64_t kNeverRun = HWY_AVX3 | HWY_AVX3_DL;
-
 // Position in the tables that HWY_EXPORT makes: 0 is Highway's own first-call hook, then the
 // dynamic targets from the best one down, the portable fallback last. A build with a single target
 // has a table of one.
@@ -29,7 +26,7 @@ size_t table_index(int64_t target) {
 std::vector<Isa> runnable_isas() {
   std::vector<Isa> isas;
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    isas.push_back({hwy::TargetName(target), table_index(target), (target & kNeverRun) == 0});
+    isas.push_back({hwy::TargetName(target), table_index(target)});
   }
   return isas;
 }
@@ -38,10 +35,9 @@ Isa choose_isa(std::string_view name) {
   const std::vector<Isa> isas = runnable_isas();
   std::vector<std::string_view> names;
   for (const Isa& isa : isas) {
-    if (name.empty() ? isa.preferred : isa.name == name) return isa;
+    if (name.empty() || isa.name == name) return isa;
     names.push_back(isa.name);
   }
-  if (name.empty()) return isas.back();
   bad_input("cpu: expected an instruction set of this build and machine ({}), got '{}'",
             fmt::join(names, ", "), name);
 }

@@ -16,13 +16,12 @@ namespace adder {
 struct Isa {
   std::string_view name;  // Highway's: "AVX2", "SSE4", "SCALAR", ...
   size_t index = 0;       // into Highway's dispatch tables
-  bool preferred = true;  // false: has never been run by us, so it is only used on request
 };
 
 // Compiled in and able to run on this machine, the best one first; never empty.
 std::vector<Isa> runnable_isas();
 
-// name empty: the best preferred one. Throws Error(kBadInput) naming those that can run.
+// name empty: the best one. Throws Error(kBadInput) naming those that can run.
 Isa choose_isa(std::string_view name);
 
 }  // namespace adder

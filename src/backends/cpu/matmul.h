@@ -17,5 +17,10 @@ inline constexpr int64_t kSumBlock = 256;
 void cpu_matmul_f32(const MatmulArgs& args, CpuContext& context);
 void cpu_matmul_f16(const MatmulArgs& args, CpuContext& context);
 void cpu_matmul_bf16(const MatmulArgs& args, CpuContext& context);
+void cpu_matmul_q8_0(const MatmulArgs& args, CpuContext& context);
+void cpu_matmul_q4_0(const MatmulArgs& args, CpuContext& context);
+void cpu_matmul_q4_k(const MatmulArgs& args, CpuContext& context);
+void cpu_matmul_q5_k(const MatmulArgs& args, CpuContext& context);
+void cpu_matmul_q6_k(const MatmulArgs& args, CpuContext& context);
 
 }  // namespace adder

@@ -120,8 +120,12 @@ HWY_INLINE V NegativeAbs(D d, V v) {
 // v > 20 ? v : log(1 + e^v): 5e-7; 0 below -87.33. Computed as max(v, 0) + log1p(e^-|v|), which
 // needs no threshold: beyond 20 the second term is less than half an ulp of v.
 template <class D, class V = hn::Vec<D>>
+HWY_INLINE V SoftplusFrom(D d, V v, V exp_of_negative_abs) {
+  return hn::Add(hn::ZeroIfNegative(v), Log1pUnit(d, exp_of_negative_abs));
+}
+template <class D, class V = hn::Vec<D>>
 HWY_INLINE V Softplus(D d, V v) {
-  return hn::Add(hn::ZeroIfNegative(v), Log1pUnit(d, ExpNonPositive(d, NegativeAbs(d, v))));
+  return SoftplusFrom(d, v, ExpNonPositive(d, NegativeAbs(d, v)));
 }
 
 // 1 / (1 + e^-v): 5e-7; 0 below -87.33. With e = e^-|v|: 1 / (1 + e), or e / (1 + e) for v < 0.
@@ -135,10 +139,13 @@ HWY_INLINE V Sigmoid(D d, V v) {
 
 // v / (1 + e^-v): 6e-7; -0 below -87.33. NaN at -inf, as the formula has it.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Silu(D d, V v) {
+HWY_INLINE V SiluFrom(D d, V v, V e) {
   const V one = hn::Set(d, 1.0f);
-  const V e = ExpNonPositive(d, NegativeAbs(d, v));
   return hn::Div(hn::Mul(v, hn::IfThenElse(hn::Lt(v, hn::Zero(d)), e, one)), hn::Add(one, e));
+}
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V Silu(D d, V v) {
+  return SiluFrom(d, v, ExpNonPositive(d, NegativeAbs(d, v)));
 }
 
 }  // namespace HWY_NAMESPACE

@@ -18,6 +18,7 @@
 #include <algorithm>
 
 #include "backends/cpu/ssd_recurrent-inl.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,16 +32,15 @@ inline int64_t SsdPanel() {
 
 // Scratch of one thread. Panels hold tokens [j * panel, (j + 1) * panel) side by side.
 struct SsdScratch {
-  float* C;       // (panels, d_state, panel)
-  float* B;       // (kSsdChunk, d_state)
-  float* CB;      // (panels, kSsdChunk, panel): C[t] . B[s] at [s][t]
-  float* M;       // the same times 2^(l[t] - l[s]), 0 for s > t
-  float* xdt;     // (kSsdChunk, headdim): dt' * x
-  float* xdecay;  // (kSsdChunk, headdim): 2^(l[last] - l[s]) * dt' * x
-  float* y;       // (headdim, kSsdChunk): transposed output
+  float* C;    // (panels, d_state, panel)
+  float* B;    // (kSsdChunk, d_state)
+  float* CB;   // (panels, kSsdChunk, panel): C[t] . B[s] at [s][t]
+  float* M;    // the same times 2^(l[t] - l[s]), 0 for s > t
+  float* xdt;  // (kSsdChunk, headdim): dt' * x, later times 2^(l[last] - l[s])
+  float* y;    // (headdim, kSsdChunk): transposed output
 
   static size_t floats(int64_t headdim, int64_t d_state) {
-    return static_cast<size_t>(kSsdChunk * (2 * d_state + 2 * kSsdChunk + 3 * headdim));
+    return static_cast<size_t>(kSsdChunk * (2 * d_state + 2 * kSsdChunk + 2 * headdim));
   }
   SsdScratch(float* memory, int64_t headdim, int64_t d_state)
       : C(memory),
@@ -48,8 +48,7 @@ struct SsdScratch {
         CB(B + kSsdChunk * d_state),
         M(CB + kSsdChunk * kSsdChunk),
         xdt(M + kSsdChunk * kSsdChunk),
-        xdecay(xdt + kSsdChunk * headdim),
-        y(xdecay + kSsdChunk * headdim) {}
+        y(xdt + kSsdChunk * headdim) {}
 };
 
 // acc[r][v] += sum_k a[r * a_row + k * a_step] * panel[k][v], k < depth.
@@ -81,6 +80,21 @@ HWY_INLINE void SsdRowBlocks(int64_t rows, Body body) {
   for (; r < rows; ++r) body(std::integral_constant<int, 1>(), r);
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// columns[k][i] = rows[i][k]
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void SsdTranspose4(D d, const V (&rows)[4], V (&columns)[4]) {
+  const V ab_low = hn::InterleaveLower(d, rows[0], rows[1]);
+  const V ab_high = hn::InterleaveUpper(d, rows[0], rows[1]);
+  const V ce_low = hn::InterleaveLower(d, rows[2], rows[3]);
+  const V ce_high = hn::InterleaveUpper(d, rows[2], rows[3]);
+  columns[0] = hn::ConcatLowerLower(d, ce_low, ab_low);
+  columns[1] = hn::ConcatUpperUpper(d, ce_low, ab_low);
+  columns[2] = hn::ConcatLowerLower(d, ce_high, ab_high);
+  columns[3] = hn::ConcatUpperUpper(d, ce_high, ab_high);
+}
+#endif
+
 // to[k][i] = from[i][k] for `width` <= 4 rows `from` (null: zeros) and k < count; the rows of `to`
 // lie to_row apart. Returns 0, or NaN if a number is not finite.
 inline float SsdTranspose(const float* const (&from)[4], int64_t width, int64_t count, float* to,
@@ -91,17 +105,13 @@ inline float SsdTranspose(const float* const (&from)[4], int64_t width, int64_t 
   const hn::Full128<float> d;
   auto checks = hn::Zero(d);
   for (; width == 4 && k + 4 <= count; k += 4) {
-    const auto a = from[0] ? hn::LoadU(d, from[0] + k) : hn::Zero(d);
-    const auto b = from[1] ? hn::LoadU(d, from[1] + k) : hn::Zero(d);
-    const auto c = from[2] ? hn::LoadU(d, from[2] + k) : hn::Zero(d);
-    const auto e = from[3] ? hn::LoadU(d, from[3] + k) : hn::Zero(d);
-    checks = hn::MulAdd(hn::Add(hn::Add(a, b), hn::Add(c, e)), hn::Zero(d), checks);
-    const auto ab_low = hn::InterleaveLower(d, a, b), ab_high = hn::InterleaveUpper(d, a, b);
-    const auto ce_low = hn::InterleaveLower(d, c, e), ce_high = hn::InterleaveUpper(d, c, e);
-    hn::StoreU(hn::ConcatLowerLower(d, ce_low, ab_low), d, to + k * to_row);
-    hn::StoreU(hn::ConcatUpperUpper(d, ce_low, ab_low), d, to + (k + 1) * to_row);
-    hn::StoreU(hn::ConcatLowerLower(d, ce_high, ab_high), d, to + (k + 2) * to_row);
-    hn::StoreU(hn::ConcatUpperUpper(d, ce_high, ab_high), d, to + (k + 3) * to_row);
+    hn::Vec<decltype(d)> rows[4], columns[4];
+    for (int i = 0; i < 4; ++i) {
+      rows[i] = from[i] ? hn::LoadU(d, from[i] + k) : hn::Zero(d);
+      checks = hn::MulAdd(rows[i], hn::Zero(d), checks);
+    }
+    SsdTranspose4(d, rows, columns);
+    for (int i = 0; i < 4; ++i) hn::StoreU(columns[i], d, to + (k + i) * to_row);
   }
   check = hn::GetLane(hn::SumOfLanes(d, checks));
 #endif
@@ -221,17 +231,15 @@ inline void SsdDecayMatrix(const SsdExponents& e, int64_t tokens, const SsdScrat
 }
 
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V SsdScaleInputs(D d, const SsdHead& s, const float* x, int64_t t, int64_t p, float dt,
-                            float to_last, const SsdScratch& w) {
-  const V xdt = hn::Mul(hn::LoadU(d, x + p), hn::Set(d, dt));
-  hn::StoreU(xdt, d, w.xdt + t * s.headdim + p);
-  hn::StoreU(hn::Mul(xdt, hn::Set(d, to_last)), d, w.xdecay + t * s.headdim + p);
-  return hn::Mul(xdt, hn::Zero(d));
+HWY_INLINE V SsdScaleInputs(D d, const float* x, float dt, float* xdt) {
+  const V scaled = hn::Mul(hn::LoadU(d, x), hn::Set(d, dt));
+  hn::StoreU(scaled, d, xdt);
+  return hn::Mul(scaled, hn::Zero(d));
 }
 
-// False if dt' * x has a number that is not finite.
+// w.xdt = dt' * x. False if a number of it is not finite.
 inline bool SsdPrepareInputs(const SsdHead& s, int64_t t0, int64_t tokens, const float* dt,
-                             const SsdExponents& e, const SsdScratch& w) {
+                             const SsdScratch& w) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -239,13 +247,27 @@ inline bool SsdPrepareInputs(const SsdHead& s, int64_t t0, int64_t tokens, const
   auto check = hn::Zero(d1);
   for (int64_t t = 0; t < tokens; ++t) {
     const float* x = s.x + (t0 + t) * s.x_row;
+    float* xdt = w.xdt + t * s.headdim;
     int64_t p = 0;
     for (; p + lanes <= s.headdim; p += lanes)
-      checks = hn::Add(checks, SsdScaleInputs(d, s, x, t, p, dt[t], e.to_last[t], w));
-    for (; p < s.headdim; ++p)
-      check = hn::Add(check, SsdScaleInputs(d1, s, x, t, p, dt[t], e.to_last[t], w));
+      checks = hn::Add(checks, SsdScaleInputs(d, x + p, dt[t], xdt + p));
+    for (; p < s.headdim; ++p) check = hn::Add(check, SsdScaleInputs(d1, x + p, dt[t], xdt + p));
   }
   return hn::GetLane(hn::SumOfLanes(d, checks)) + hn::GetLane(check) == 0;
+}
+
+// w.xdt[t] *= 2^(l[last] - l[t]), once the outputs no longer need it.
+inline void SsdDecayInputs(const SsdHead& s, int64_t tokens, const SsdExponents& e,
+                           const SsdScratch& w) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> d1;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t t = 0; t < tokens; ++t) {
+    float* xdt = w.xdt + t * s.headdim;
+    int64_t p = 0;
+    for (; p + lanes <= s.headdim; p += lanes) SsdScaleInputs(d, xdt + p, e.to_last[t], xdt + p);
+    for (; p < s.headdim; ++p) SsdScaleInputs(d1, xdt + p, e.to_last[t], xdt + p);
+  }
 }
 
 // y transposed: (S0 C) * 2^l + xdt M, for kRows rows of the state and one panel of tokens.
@@ -275,7 +297,7 @@ HWY_INLINE void SsdOutputTile(const SsdGroup& g, const SsdHead& s, const SsdExpo
   }
 }
 
-// S = decay * S + sum_t xdecay[t] * B[t], for kRows rows and kVectors vectors from n on.
+// S = decay * S + sum_t xdt[t] * B[t], for kRows rows and kVectors vectors from n on.
 template <int kRows, int kVectors, class D>
 HWY_INLINE void SsdStateTile(D d, const SsdGroup& g, const SsdHead& s, float decay, int64_t p,
                              int64_t n, int64_t tokens, const SsdScratch& w) {
@@ -288,7 +310,7 @@ HWY_INLINE void SsdStateTile(D d, const SsdGroup& g, const SsdHead& s, float dec
     for (int v = 0; v < kVectors; ++v)
       acc[r][v] = hn::Mul(hn::LoadU(d, S + r * s.S_row + v * lanes), hn::Set(d, decay));
   }
-  SsdAccumulate<kRows, kVectors>(d, w.xdecay + p, 1, s.headdim, w.B + n, g.d_state, tokens, acc);
+  SsdAccumulate<kRows, kVectors>(d, w.xdt + p, 1, s.headdim, w.B + n, g.d_state, tokens, acc);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
@@ -310,41 +332,92 @@ HWY_INLINE void SsdStateRows(const SsdGroup& g, const SsdHead& s, float decay, i
   for (; n < g.d_state; ++n) SsdStateTile<kRows, 1>(d1, g, s, decay, p, n, tokens, w);
 }
 
-// y (headdim, kSsdChunk) to the rows of out.
+// y (headdim, kSsdChunk) plus D * x to the rows of out, 4 whole rows at a time: rows may lie a
+// multiple of 4 KB apart, where the L1 cache holds 8 lines.
 inline void SsdStoreOutput(const SsdHead& s, int64_t t0, int64_t tokens, const SsdScratch& w) {
-  float* out = s.out + t0 * s.out_row;
-  int64_t p = 0;
-  for (; p + 4 <= s.headdim; p += 4) {
-    const float* rows[4];
-    for (int64_t k = 0; k < 4; ++k) rows[k] = w.y + (p + k) * kSsdChunk;
-    SsdTranspose(rows, 4, tokens, out + p, s.out_row);
+  const float none = 0;
+  const float* D = s.D ? s.D : &none;
+  const hn::CappedTag<float, 1> d1;
+  for (int64_t t = 0; t < tokens; t += 4) {
+    const int64_t rows = std::min<int64_t>(4, tokens - t);
+    const float* x = s.x + (t0 + t) * s.x_row;
+    float* out = s.out + (t0 + t) * s.out_row;
+    int64_t p = 0;
+#if HWY_TARGET != HWY_SCALAR
+    const hn::Full128<float> d;
+    for (; p + 4 <= s.headdim; p += 4) {
+      const auto skip = s.D_step ? hn::LoadU(d, D + p) : hn::Set(d, *D);
+      hn::Vec<decltype(d)> y[4], columns[4];
+      // y's rows are whole panels: those of no token are there to be read.
+      for (int64_t k = 0; k < 4; ++k) y[k] = hn::LoadU(d, w.y + (p + k) * kSsdChunk + t);
+      SsdTranspose4(d, y, columns);
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < 4; ++k) {
+        if (k >= rows) break;
+        const auto input = hn::LoadU(d, x + k * s.x_row + p);
+        hn::StoreU(hn::MulAdd(skip, input, columns[k]), d, out + k * s.out_row + p);
+      }
+    }
+#endif
+    for (; p < s.headdim; ++p) {
+      const auto skip = hn::Set(d1, D[s.D_step * p]);
+      for (int64_t k = 0; k < rows; ++k) {
+        const auto y = hn::LoadU(d1, w.y + p * kSsdChunk + t + k);
+        const auto input = hn::LoadU(d1, x + k * s.x_row + p);
+        hn::StoreU(hn::MulAdd(skip, input, y), d1, out + k * s.out_row + p);
+      }
+    }
   }
-  for (; p < s.headdim; ++p)
-    for (int64_t t = 0; t < tokens; ++t) out[t * s.out_row + p] = w.y[p * kSsdChunk + t];
 }
+
+// Asks for a share of the rows that a head's next chunk will read or write: the pieces of
+// rows [from, to) of `tokens`. They are too short and in too many pages for the hardware to
+// foresee.
+inline void SsdPrefetch(const float* base, int64_t row, int64_t width, int64_t from, int64_t to) {
+  constexpr int64_t kLine = 16;
+  for (int64_t t = from; t < to; ++t) {
+    for (int64_t i = 0; i < width; i += kLine) hwy::Prefetch(base + t * row + i);
+  }
+}
+
+// What SsdChunk will be called for next; tokens 0: nothing.
+struct SsdNext {
+  const SsdHead* head;
+  int64_t t0, tokens;
+};
 
 // Tokens [t0, t0 + tokens) of one head, tokens <= kSsdChunk, after SsdPrepareGroup for them.
 inline void SsdChunk(const SsdGroup& g, const SsdHead& s, int64_t t0, int64_t tokens,
-                     const SsdScratch& w) {
+                     const SsdNext& next, const SsdScratch& w) {
   HWY_ALIGN float dt[kSsdChunk];
   SsdExponents e;
   SsdTimeSteps(s, t0, tokens, dt);
-  if (!SsdCumulate(s, dt, tokens, e) || !SsdPrepareInputs(s, t0, tokens, dt, e, w)) {
+  if (!SsdCumulate(s, dt, tokens, e) || !SsdPrepareInputs(s, t0, tokens, dt, w)) {
     SsdRecurrent(g, s, t0, tokens);
     return;
   }
   SsdDecayMatrix(e, tokens, w);
+  const SsdHead& n = *next.head;
+  const auto share = [&](int64_t p) { return next.tokens * std::min(p, s.headdim) / s.headdim; };
   for (int64_t j = 0; j * SsdPanel() < tokens; ++j) {
     SsdRowBlocks(s.headdim, [&](auto rows, int64_t p) HWY_ATTR {
+      if (j == 0) {
+        const int64_t from = share(p), to = share(p + decltype(rows)::value);
+        SsdPrefetch(n.x + next.t0 * n.x_row, n.x_row, n.headdim, from, to);
+      }
       SsdOutputTile<decltype(rows)::value>(g, s, e, p, j, tokens, w);
     });
   }
+  SsdDecayInputs(s, tokens, e, w);
   const float decay = e.decay[tokens - 1];
   SsdRowBlocks(s.headdim, [&](auto rows, int64_t p) HWY_ATTR {
+    const int64_t from = share(p), to = share(p + decltype(rows)::value);
+    SsdPrefetch(n.out + next.t0 * n.out_row, n.out_row, n.headdim, from, to);
+    if (n.z) SsdPrefetch(n.z + next.t0 * n.z_row, n.z_row, n.headdim, from, to);
     SsdStateRows<decltype(rows)::value>(g, s, decay, p, tokens, w);
   });
   SsdStoreOutput(s, t0, tokens, w);
-  SsdFinishRows(s, t0, tokens);
+  if (s.z) SsdFinishRows</*kSkip=*/false>(s, t0, tokens);
 }
 
 }  // namespace HWY_NAMESPACE

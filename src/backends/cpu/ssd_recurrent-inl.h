@@ -31,11 +31,11 @@ inline void SsdTimeSteps(const SsdHead& s, int64_t t0, int64_t tokens, float* dt
   std::fill(dt + tokens, dt + kSsdChunk, 0.0f);
 }
 
-// out[t, p] += D[p] * x[t, p], then the gate, for the columns from p on.
-template <class D>
+// If kSkip: out[t, p] += D[p] * x[t, p]. Then the gate. For the columns from p on.
+template <bool kSkip, class D>
 HWY_INLINE void SsdFinish(D d, const SsdHead& s, int64_t t, int64_t p) {
   auto y = hn::LoadU(d, s.out + t * s.out_row + p);
-  if (s.D) {
+  if (kSkip && s.D) {
     const auto skip = s.D_step ? hn::LoadU(d, s.D + p) : hn::Set(d, *s.D);
     y = hn::MulAdd(skip, hn::LoadU(d, s.x + t * s.x_row + p), y);
   }
@@ -43,15 +43,16 @@ HWY_INLINE void SsdFinish(D d, const SsdHead& s, int64_t t, int64_t p) {
   hn::StoreU(y, d, s.out + t * s.out_row + p);
 }
 
-inline void SsdFinishRows(const SsdHead& s, int64_t t0, int64_t tokens) {
-  if (!s.D && !s.z) return;
+template <bool kSkip>
+HWY_INLINE void SsdFinishRows(const SsdHead& s, int64_t t0, int64_t tokens) {
+  if (!(kSkip && s.D) && !s.z) return;
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> d1;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t t = t0; t < t0 + tokens; ++t) {
     int64_t p = 0;
-    for (; p + lanes <= s.headdim; p += lanes) SsdFinish(d, s, t, p);
-    for (; p < s.headdim; ++p) SsdFinish(d1, s, t, p);
+    for (; p + lanes <= s.headdim; p += lanes) SsdFinish<kSkip>(d, s, t, p);
+    for (; p < s.headdim; ++p) SsdFinish<kSkip>(d1, s, t, p);
   }
 }
 
@@ -115,7 +116,7 @@ inline void SsdRecurrent(const SsdGroup& g, const SsdHead& s, int64_t t0, int64_
   int64_t p = 0;
   for (; p + 4 <= s.headdim; p += 4) SsdRecurrentRows<4>(g, s, p, t0, tokens, dt, decay);
   for (; p < s.headdim; ++p) SsdRecurrentRows<1>(g, s, p, t0, tokens, dt, decay);
-  SsdFinishRows(s, t0, tokens);
+  SsdFinishRows</*kSkip=*/true>(s, t0, tokens);
 }
 
 }  // namespace HWY_NAMESPACE

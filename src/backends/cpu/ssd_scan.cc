@@ -23,7 +23,7 @@ static_assert(kSsdChunkAlign % kSsdChunk == 0);
 constexpr int64_t kRecurrentTokens = 8;
 // Heads that share the products C[t] . B[s] of a chunk; their states (32 KB each at headdim 64,
 // d_state 128) stay in the L2 cache from chunk to chunk.
-constexpr int64_t kMaxHeads = 8;
+constexpr int64_t kMaxHeads = 12;
 
 SsdGroup GroupView(const SsdScanArgs& a, int64_t group, int64_t t0) {
   SsdGroup g;
@@ -63,16 +63,23 @@ void ScanHeads(const SsdScanArgs& a, int64_t group, int64_t head0, int64_t head1
                int64_t end, int64_t slot, float* scratch) {
   const SsdGroup g = GroupView(a, group, begin);
   const SsdScratch w(scratch, a.x.dim(2), g.d_state);
-  for (int64_t t0 = 0; t0 < end - begin; t0 += kSsdChunk) {
-    const int64_t tokens = std::min(kSsdChunk, end - begin - t0);
+  const int64_t length = end - begin;
+  SsdHead s = HeadView(a, head0, begin, slot);
+  for (int64_t t0 = 0; t0 < length; t0 += kSsdChunk) {
+    const int64_t tokens = std::min(kSsdChunk, length - t0);
     const bool chunked = tokens > kRecurrentTokens && SsdPrepareGroup(g, t0, tokens, w);
     for (int64_t head = head0; head < head1; ++head) {
-      const SsdHead s = HeadView(a, head, begin, slot);
+      // The next head of this chunk, or the first of the next.
+      const bool last = head + 1 == head1;
+      const SsdHead following = HeadView(a, last ? head0 : head + 1, begin, slot);
       if (chunked) {
-        SsdChunk(g, s, t0, tokens, w);
+        const int64_t next = last ? t0 + kSsdChunk : t0;
+        SsdChunk(g, s, t0, tokens,
+                 {&following, next, std::clamp<int64_t>(length - next, 0, kSsdChunk)}, w);
       } else {
         SsdRecurrent(g, s, t0, tokens);
       }
+      s = following;
     }
   }
 }
