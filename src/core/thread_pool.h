@@ -14,9 +14,10 @@ namespace adder {
 
 class ThreadPool {
  public:
-  // threads <= 0: one per CPU that this process may use. Workers are pinned one to a CPU when there
-  // is a CPU for each, because some schedulers leave two of them on one core.
-  explicit ThreadPool(int threads = 0);
+  // threads <= 0: one per CPU that this process may use. pin: workers are pinned, one to a CPU,
+  // when there are as many threads as CPUs, because some schedulers leave two of them on one core.
+  // With fewer threads they are not: another process may have pinned its own to the same CPUs.
+  explicit ThreadPool(int threads = 0, bool pin = true);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -48,5 +49,10 @@ class ThreadPool {
 
 // CPUs this process may run on (affinity mask, not the machine's total).
 int available_cpus();
+
+// Pins the calling thread to the CPU that a pool of `threads` that pins leaves free; does nothing
+// where the pool would not pin. Threads started afterwards inherit it: for programs that own their
+// main thread, not for libraries.
+void pin_calling_thread(int threads);
 
 }  // namespace adder
