@@ -64,16 +64,25 @@ struct ThreadPool::Shared {
   std::atomic<int64_t> next{0};    // first index nobody has taken
   std::atomic<bool> stop{false};
   int spins = kSpins;
-  int64_t count = 0, grain = 1;
+  int64_t count = 0, grain = 1, divisor = 0;
   Function function = nullptr;
   void* context = nullptr;
   std::vector<std::jthread> workers;
 
   void take_chunks(int thread) {
-    for (;;) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      function(context, begin, std::min(count, begin + grain), thread);
+    if (divisor == 0) {
+      for (;;) {
+        const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= count) return;
+        function(context, begin, std::min(count, begin + grain), thread);
+      }
+    }
+    int64_t begin = next.load(std::memory_order_relaxed);
+    while (begin < count) {
+      const int64_t end = std::min(count, begin + std::max(grain, (count - begin) / divisor));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      function(context, begin, end, thread);
+      begin = next.load(std::memory_order_relaxed);
     }
   }
 
@@ -116,7 +125,8 @@ ThreadPool::~ThreadPool() {
   shared_->epoch.notify_all();
 }
 
-void ThreadPool::run(int64_t count, int64_t grain, Function function, void* context) {
+void ThreadPool::run(int64_t count, int64_t grain, int64_t divisor, Function function,
+                     void* context) {
   if (count <= 0) return;
   grain = std::max<int64_t>(1, grain);
   if (size_ == 1 || count <= grain) {
@@ -128,6 +138,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Function function, void* cont
   Shared& s = *shared_;
   s.count = count;
   s.grain = grain;
+  s.divisor = divisor;
   s.function = function;
   s.context = context;
   s.next.store(0, std::memory_order_relaxed);

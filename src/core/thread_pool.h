@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 
 namespace adder {
 
@@ -29,18 +28,30 @@ class ThreadPool {
   // Allocates nothing. `body` must not throw and must not call parallel_for of the same pool.
   template <typename Body>
   void parallel_for(int64_t count, int64_t grain, Body&& body) {
-    using Plain = std::remove_reference_t<Body>;
-    run(
-        count, grain,
-        [](void* context, int64_t begin, int64_t end, int thread) {
-          (*static_cast<Plain*>(context))(begin, end, thread);
-        },
-        const_cast<void*>(static_cast<const void*>(&body)));
+    run_body(count, grain, 0, body);
+  }
+
+  // The same in chunks of at least `grain` indices (but for the last) that begin with half of a
+  // thread's share and get smaller: for loops over neighbouring memory, where long chunks are one
+  // stream each, and short ones at the end let all threads finish together.
+  template <typename Body>
+  void parallel_stream(int64_t count, int64_t grain, Body&& body) {
+    run_body(count, grain, 2 * size_, body);
   }
 
  private:
   using Function = void (*)(void* context, int64_t begin, int64_t end, int thread);
-  void run(int64_t count, int64_t grain, Function function, void* context);
+  template <typename Body>
+  void run_body(int64_t count, int64_t grain, int64_t divisor, Body& body) {
+    run(
+        count, grain, divisor,
+        [](void* context, int64_t begin, int64_t end, int thread) {
+          (*static_cast<Body*>(context))(begin, end, thread);
+        },
+        const_cast<void*>(static_cast<const void*>(&body)));
+  }
+  // divisor: a chunk is that part of what is left, and at least the grain; 0: the grain.
+  void run(int64_t count, int64_t grain, int64_t divisor, Function function, void* context);
 
   struct Shared;
   std::unique_ptr<Shared> shared_;
