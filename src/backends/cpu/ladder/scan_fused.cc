@@ -66,6 +66,10 @@ HWY_AFTER_NAMESPACE();
 namespace adder {
 HWY_EXPORT(ScanFused);
 
+static void scan_fused(const SelectiveScanArgs& args, CpuContext& context) {
+  ADDER_CPU_DISPATCH(context, ScanFused)(args);
+}
+
 std::span<const ScanRung> scan_ladder() {
   static constexpr ScanRung kRungs[] = {
       {"naive", "scalar loops, token by token; the state streams through the cache",
@@ -76,9 +80,7 @@ std::span<const ScanRung> scan_ladder() {
        [](const SelectiveScanArgs& a, CpuContext&) { ladder::scan_blelloch(a); }},
       {"chunked", "scalar, serial in chunks of 64 tokens, a carry between them",
        [](const SelectiveScanArgs& a, CpuContext&) { ladder::scan_chunked(a); }},
-      {"fused", "channels in vectors, one pass from dt to the gate, token by token",
-       [](const SelectiveScanArgs& a, CpuContext& c) { ADDER_CPU_DISPATCH(c, ScanFused)
-                                                       (a); }},
+      {"fused", "channels in vectors, one pass from dt to the gate, token by token", &scan_fused},
       {"tiled", "vectors in tiles of 16 tokens and 64 channels that stay in the L1 cache",
        &cpu_selective_scan},
   };
