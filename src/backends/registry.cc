@@ -4,8 +4,10 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/machine_probe.h"
+#include "backends/cpu/scan_ladder.h"
 #include "backends/ref/ref_backend.h"
 #include "core/error.h"
+#include "kernels/checks.h"
 
 namespace adder {
 namespace {
@@ -37,6 +39,18 @@ std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool
 
 std::unique_ptr<MachineProbe> make_machine_probe(int threads) {
   return make_cpu_probe(threads);
+}
+
+std::vector<LadderRung> make_scan_ladder() {
+  const auto context = std::make_shared<CpuContext>(1, isa_from_environment());
+  std::vector<LadderRung> rungs;
+  for (const ScanRung& rung : scan_ladder()) {
+    rungs.push_back({rung.name, rung.description, [&rung, context](const SelectiveScanArgs& args) {
+                       check(args);
+                       rung.run(args, *context);
+                     }});
+  }
+  return rungs;
 }
 
 }  // namespace adder

@@ -1,6 +1,7 @@
 // Which backends this build has, and how to make one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,5 +49,14 @@ class MachineProbe {
 
 // Probes the processor that runs make_backend(device, threads), with the same instruction set.
 std::unique_ptr<MachineProbe> make_machine_probe(int threads = 0);
+
+// The Mamba-1 scan of "cpu" in steps, from the textbook loop to what make_backend runs, for
+// benchmarks. Each computes selective_scan whole, on host memory and one thread, with the
+// instruction set of make_backend; arguments are checked as there.
+struct LadderRung {
+  std::string_view name, description;
+  std::function<void(const SelectiveScanArgs&)> run;
+};
+std::vector<LadderRung> make_scan_ladder();
 
 }  // namespace adder

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "backends/cpu/ops.h"
@@ -120,9 +119,8 @@ std::vector<std::string> cpu_isas() {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa, bool pin) {
-  const char* forced = std::getenv("ADDER_FORCE_ISA");
-  if (isa.empty() && forced != nullptr) isa = forced;
-  return std::make_unique<CpuBackend>(threads, choose_isa(isa), pin);
+  return std::make_unique<CpuBackend>(
+      threads, isa.empty() ? isa_from_environment() : choose_isa(isa), pin);
 }
 
 }  // namespace adder
