@@ -262,6 +262,11 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
     source.release(*p.source);
   }
   writer->finish();
+  if (const DType type = type_for_model(o.type, config); type != o.type) {
+    report.warnings.push_back(fmt::format("d_model {} is no multiple of {}: {} instead of {}",
+                                          config.d_model, block_shape(o.type).elements,
+                                          dtype_name(type), dtype_name(o.type)));
+  }
   if (was_quantized) {
     report.warnings.emplace_back(
         "the source is quantized already; its errors and the new ones add up");

@@ -99,9 +99,11 @@ class Planner {
 
   void add_part(int64_t layer, const Part& part) {
     const StoredTensor* t = source_.find(from_.layer(layer, part.suffix));
-    if (t == nullptr) return;  // optional, or the other mixer's
-    const std::string name = to_.layer(layer, part.suffix);
     const bool mamba2 = config_.mixer == MixerKind::kMamba2;
+    // In GGUF these two are spelled alike.
+    const bool is_others = part.suffix == (mamba2 ? "mixer.dt_proj.bias" : "mixer.dt_bias");
+    if (t == nullptr || is_others) return;
+    const std::string name = to_.layer(layer, part.suffix);
     const bool is_in_proj = part.suffix == "mixer.in_proj.weight";
     if (part.suffix == "mixer.in_proj_dt.weight" && options_.llama_compatible) {
       bad_input(
@@ -145,14 +147,20 @@ DType stored_dtype(TensorRole role, DType asked, int64_t columns) {
   if (role == TensorRole::kExact) return DType::kF32;
   DType type = asked;
   if (role == TensorRole::kSensitive && is_four_bit(type)) type = DType::kQ8_0;
-  if (!is_whole(type, columns) && type == DType::kQ4_K) type = DType::kQ4_0;
+  if (!is_whole(type, columns) && type == DType::kQ4_K) type = DType::kQ8_0;
   if (!is_whole(type, columns)) type = DType::kF16;
   return type;
 }
 
+DType type_for_model(DType asked, const ModelConfig& config) {
+  return asked == DType::kQ4_K && !is_whole(asked, config.d_model) ? DType::kQ8_0 : asked;
+}
+
 std::vector<PlannedTensor> plan_tensors(const Checkpoint& source, const ModelConfig& config,
                                         const PlanOptions& options) {
-  return Planner(source, config, options).plan();
+  PlanOptions for_model = options;
+  for_model.type = type_for_model(options.type, config);
+  return Planner(source, config, for_model).plan();
 }
 
 }  // namespace adder

@@ -4,8 +4,10 @@
 //   embedding, head, in_proj, out_proj           the type that was asked for
 //   x_proj, dt_proj, Mamba-2's dt rows           the type that was asked for, but 8 bits at least
 //
-// A row must be whole blocks. Where it is not, Q4_K becomes Q4_0, and any block format whose rows
-// are no multiple of 32 becomes F16, or F32 where a value does not fit.
+// A row must be whole blocks. Where it is not, Q4_K becomes Q8_0, and a block format whose rows are
+// no multiple of 32 becomes F16, or F32 where a value does not fit. A model whose d_model is no
+// multiple of 256 gets Q8_0 for Q4_K throughout: it is so small that the few rows which would fit
+// cost much and save little (docs/numerics.md has a measurement).
 #pragma once
 
 #include <cstdint>
@@ -38,6 +40,9 @@ struct PlanOptions {
   // 4-bit types leave these rows to a tensor of their own, mixer.in_proj_dt.
   bool llama_compatible = false;
 };
+
+// What a model gets for the type that was asked for.
+DType type_for_model(DType asked, const ModelConfig& config);
 
 // Every tensor that is written, in order. `source` must hold a model that Weights::load accepts.
 // Throws Error(kBadInput) for what the output cannot express.
