@@ -205,8 +205,8 @@ double seconds() {
   return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
 }
 
-Progress::Progress(std::string label, int64_t total)
-    : label_(std::move(label)), total_(total), started_(seconds()) {}
+Progress::Progress(std::string label, int64_t total, std::string unit)
+    : label_(std::move(label)), unit_(std::move(unit)), total_(total), started_(seconds()) {}
 
 Progress::~Progress() {
   clear();
@@ -219,7 +219,7 @@ void Progress::update(int64_t done) {
   visible_ = true;
   const double rate = static_cast<double>(done) / (now - started_);
   fmt::print(
-      stderr, "\r\033[K{}: {} of {} tokens, {:.0f} %, {:.0f} per second", label_, done, total_,
+      stderr, "\r\033[K{}: {} of {} {}, {:.0f} %, {:.0f} per second", label_, done, total_, unit_,
       total_ > 0 ? 100.0 * static_cast<double>(done) / static_cast<double>(total_) : 100.0, rate);
   std::fflush(stderr);
 }

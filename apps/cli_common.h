@@ -54,7 +54,7 @@ double seconds();
 // and only on a terminal. Cleared when it goes away.
 class Progress {
  public:
-  Progress(std::string label, int64_t total);
+  Progress(std::string label, int64_t total, std::string unit = "tokens");
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -62,7 +62,7 @@ class Progress {
   void clear();
 
  private:
-  std::string label_;
+  std::string label_, unit_;
   int64_t total_;
   double started_, drawn_ = 0;
   bool visible_ = false;

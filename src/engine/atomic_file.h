@@ -22,6 +22,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void commit();  // at most once
+  // Where the bytes are until commit(), for reading them back before.
+  const std::string& temporary() const { return name_; }
 
  private:
   [[noreturn]] void give_up() const;

@@ -77,7 +77,9 @@ void LanguageModel::mamba2_mixer(const LayerWeights& w, const PackedBatch& batch
   const Tensor C = xbc.slice(1, e + g * s, g * s).split_last(g, s);
   const Tensor gate = config_.gated_norm ? Tensor() : z.split_last(h, p);
 
-  backend_.matmul({ws.normed.rows(n), w.in_proj, w.in_proj_bias, zxbcdt});
+  backend_.matmul(
+      {ws.normed.rows(n), w.in_proj, w.in_proj_bias, zxbcdt.slice(1, 0, w.in_proj.dim(0))});
+  if (w.in_proj_dt) backend_.matmul({ws.normed.rows(n), w.in_proj_dt, w.in_proj_dt_bias, dt});
   backend_.causal_conv1d(
       {zxbcdt.slice(1, e, channels), w.conv_weight, w.conv_bias, conv_state, true, xbc, batch});
   backend_.ssd_scan({x, dt, w.A_log2e, B, C, w.D, gate, w.dt_bias, true, config_.dt_min,

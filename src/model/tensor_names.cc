@@ -13,6 +13,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"norm.weight", "attn_norm.weight"},
     {"mixer.in_proj.weight", "ssm_in.weight"},
+    {"mixer.in_proj_dt.weight", "ssm_in_dt.weight"},  // Adder's own: dt rows at 8 bits
     {"mixer.in_proj.bias", "ssm_in.bias"},
     {"mixer.conv1d.weight", "ssm_conv1d.weight"},
     {"mixer.conv1d.bias", "ssm_conv1d.bias"},

@@ -195,8 +195,17 @@ LayerWeights load_layer(Loader& load, const std::function<std::string(std::strin
   const bool is_gguf = checkpoint.dialect() == Dialect::kGguf;
   const int64_t channels = c.conv_channels();
   w.norm = load.vector(name("norm.weight"), c.d_model);
-  w.in_proj = load.matrix(name("mixer.in_proj.weight"), c.in_proj_rows(), c.d_model);
   w.in_proj_bias = load.vector(name("mixer.in_proj.bias"), c.in_proj_rows(), false);
+  int64_t in_rows = c.in_proj_rows();
+  if (const std::string dt = name("mixer.in_proj_dt.weight"); checkpoint.find(dt) != nullptr) {
+    in_rows -= c.n_heads;
+    w.in_proj_dt = load.matrix(dt, c.n_heads, c.d_model);
+    if (w.in_proj_bias) {
+      w.in_proj_dt_bias = w.in_proj_bias.slice(0, in_rows, c.n_heads);
+      w.in_proj_bias = w.in_proj_bias.slice(0, 0, in_rows);
+    }
+  }
+  w.in_proj = load.matrix(name("mixer.in_proj.weight"), in_rows, c.d_model);
   w.conv_weight = load.raised(name("mixer.conv1d.weight"), {channels, 1, c.d_conv}, true,
                               {c.d_conv, channels}, transposed(channels, c.d_conv));
   w.conv_bias = load.vector(name("mixer.conv1d.bias"), channels, false);

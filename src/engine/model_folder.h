@@ -1,0 +1,31 @@
+// A model's folder that appears whole or not at all.
+#pragma once
+
+#include <string>
+
+#include "io/checkpoint.h"
+
+namespace adder {
+
+// A folder beside the target, under a temporary name; commit() renames it. Without commit() it goes
+// away with all that is in it. The target must be new or an empty folder. Errors throw Error(kIo),
+// an existing target Error(kBadInput).
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& target);
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  void commit();  // at most once
+
+ private:
+  std::string target_, path_;  // path_ is empty once there is no temporary folder
+};
+
+// Writes the config of a checkpoint to `folder` and copies what lies beside it: tokenizer, chat
+// template, generation settings.
+void copy_companions(const Checkpoint& source, const std::string& folder);
+
+}  // namespace adder

@@ -1,0 +1,281 @@
+#include "engine/quantize.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include "backends/registry.h"
+#include "core/error.h"
+#include "core/quant.h"
+#include "core/thread_pool.h"
+#include "engine/atomic_file.h"
+#include "engine/gguf_metadata.h"
+#include "engine/model_folder.h"
+#include "engine/quantize_plan.h"
+
+#include "io/gguf_writer.h"
+#include "io/safetensors_writer.h"
+#include "io/sha256.h"
+#include "io/tensor_values.h"
+#include "model/weights.h"
+
+namespace adder {
+namespace {
+
+namespace fs = std::filesystem;
+using Digest = std::array<std::byte, 32>;
+
+constexpr int64_t kChunkElements = int64_t{1} << 21;  // in flight at once
+
+// Sums over a row, in an order that no thread decides.
+struct RowError {
+  double squared_error = 0, squares = 0, largest = 0;
+  int64_t not_finite = -1;  // column of the first value that is not, in the source or rounded
+};
+
+class TensorConverter {
+ public:
+  TensorConverter(const QuantizeOptions& options, ThreadPool& pool)
+      : options_(options), pool_(pool), scratch_(static_cast<size_t>(pool.size())) {}
+
+  // Rounds the tensor and hands its bytes to `write` in order. Calls `on_rows` with the number of
+  // elements done since the last call.
+  TensorReport convert(const PlannedTensor& p, const ByteSink& write,
+                       const std::function<void(int64_t)>& on_rows) {
+    const int64_t columns = p.source->shape.empty() ? 1 : p.source->shape.back();
+    int64_t elements = 1;
+    for (const int64_t dim : p.shape) elements *= dim;
+    const int64_t rows = elements / columns;
+    const auto weight = options_.importance.find(p.source->name);
+    const std::span<const float> importance =
+        weight == options_.importance.end() ? std::span<const float>{} : weight->second;
+
+    TensorReport report{p.name, p.source->dtype, p.dtype, p.shape};
+    double squared_error = 0, squares = 0;
+    const int64_t chunk = std::max<int64_t>(1, kChunkElements / columns);
+    for (int64_t begin = 0; begin < rows; begin += chunk) {
+      const int64_t n = std::min(chunk, rows - begin);
+      bytes_.resize(row_bytes(p.dtype, n * columns));
+      errors_.assign(static_cast<size_t>(n), {});
+      for (Scratch& s : scratch_) {
+        s.values.resize(static_cast<size_t>(columns));
+        s.rounded.resize(static_cast<size_t>(columns));
+      }
+      pool_.parallel_for(
+          n, std::max<int64_t>(1, 8192 / columns), [&](int64_t first, int64_t last, int thread) {
+            for (int64_t i = first; i < last; ++i)
+              convert_row(p, begin, i, columns, importance, scratch_[static_cast<size_t>(thread)]);
+          });
+      for (int64_t i = 0; i < n; ++i) {
+        const RowError& e = errors_[static_cast<size_t>(i)];
+        if (e.not_finite >= 0) refuse(p, (begin + i) * columns + e.not_finite);
+        squared_error += e.squared_error;
+        squares += e.squares;
+        report.max_error = std::max(report.max_error, e.largest);
+      }
+      write(bytes_);
+      on_rows(n * columns);
+    }
+    report.relative_rms = squares > 0 ? std::sqrt(squared_error / squares) : 0;
+    report.bits_per_weight =
+        8.0 * static_cast<double>(row_bytes(p.dtype, elements)) / static_cast<double>(elements);
+    return report;
+  }
+
+ private:
+  struct Scratch {
+    std::vector<float> values, rounded;
+  };
+
+  void convert_row(const PlannedTensor& p, int64_t begin, int64_t i, int64_t columns,
+                   std::span<const float> importance, Scratch& s) {
+    read_values(*p.source, (p.first_row + begin + i) * columns, s.values);
+    if (p.map != nullptr) std::transform(s.values.begin(), s.values.end(), s.values.begin(), p.map);
+    std::byte* to = bytes_.data() + row_bytes(p.dtype, i * columns);
+    RowError& e = errors_[static_cast<size_t>(i)];
+    if (!all_finite(s.values, e)) return;
+    quantize_row(p.dtype, s.values, importance, to);
+    dequantize_row(p.dtype, to, s.rounded);
+    if (!all_finite(s.rounded, e)) return;
+    for (size_t k = 0; k < s.values.size(); ++k) {
+      const double error = static_cast<double>(s.rounded[k]) - s.values[k];
+      e.squared_error += error * error;
+      e.squares += static_cast<double>(s.values[k]) * s.values[k];
+      e.largest = std::max(e.largest, std::abs(error));
+    }
+  }
+
+  static bool all_finite(const std::vector<float>& values, RowError& e) {
+    for (size_t k = 0; k < values.size(); ++k) {
+      if (std::isfinite(values[k])) continue;
+      e.not_finite = static_cast<int64_t>(k);
+      return false;
+    }
+    return true;
+  }
+
+  [[noreturn]] static void refuse(const PlannedTensor& p, int64_t element) {
+    const StoredTensor& t = *p.source;
+    float value = 0;
+    const int64_t columns = t.shape.empty() ? 1 : t.shape.back();
+    const int64_t at = p.first_row * columns + element;
+    // Block formats are read in whole blocks.
+    std::vector<float> block(static_cast<size_t>(block_shape(t.dtype).elements));
+    const int64_t in_block = at % static_cast<int64_t>(block.size());
+    read_values(t, at - in_block, block);
+    value = block[static_cast<size_t>(in_block)];
+    if (std::isfinite(value)) {
+      bad_input("{}: tensor '{}': {} cannot hold {} at element {}; BF16 can", t.file, t.name,
+                dtype_name(p.dtype), value, at);
+    }
+    bad_input("{}: tensor '{}': expected finite values, got {} at element {}", t.file, t.name,
+              value, at);
+  }
+
+  const QuantizeOptions& options_;
+  ThreadPool& pool_;
+  std::vector<Scratch> scratch_;  // per thread
+  std::vector<std::byte> bytes_;
+  std::vector<RowError> errors_;  // per row of the chunk
+};
+
+// Opens what was written and compares it with what should have been.
+void verify(const std::string& path, const std::string& target, const ModelConfig& want,
+            const std::vector<PlannedTensor>& plan, const std::vector<Digest>& digests) {
+  const Checkpoint written = Checkpoint::open(path);
+  if (written.tensors().size() != plan.size()) {
+    fail(ErrorCode::kIo, "{}: read back: expected {} tensors, got {}", target, plan.size(),
+         written.tensors().size());
+  }
+  Sha256 hash;
+  for (size_t i = 0; i < plan.size(); ++i) {
+    const StoredTensor* t = written.find(plan[i].name);
+    const bool listed = t != nullptr && t->dtype == plan[i].dtype && t->is_contiguous();
+    if (listed) hash.update({t->data, row_bytes(t->dtype, t->size())});
+    if (!listed || hash.finish_bytes() != digests[i]) {
+      fail(ErrorCode::kIo, "{}: read back: tensor '{}' is not what was written", target,
+           plan[i].name);
+    }
+    written.release(*t);
+  }
+  const ModelConfig got = derive_config(written);
+  const auto sizes = [](const ModelConfig& c) {
+    return std::array{c.n_layer, c.d_model, c.d_inner,  c.d_state,    c.d_conv,
+                      c.dt_rank, c.n_heads, c.n_groups, c.vocab_rows, c.vocab_size};
+  };
+  if (got.family != want.family || sizes(got) != sizes(want) || got.norm_eps != want.norm_eps) {
+    fail(ErrorCode::kInternal, "{}: read back: another model than the source", target);
+  }
+  Weights::load(written, got, *make_backend("ref"));  // every tensor is there and known
+}
+
+std::unique_ptr<TensorWriter> make_writer(bool gguf, const Checkpoint& source,
+                                          const ModelConfig& config, DType type, ByteSink sink) {
+  if (!gguf) return std::make_unique<SafetensorsWriter>(std::move(sink));
+  auto writer = std::make_unique<GgufWriter>(std::move(sink));
+  add_gguf_metadata(*writer, source, config, type);
+  return writer;
+}
+
+void check_options(const Checkpoint& source, const std::string& target, bool gguf,
+                   const QuantizeOptions& o) {
+  constexpr std::array kTypes = {DType::kBF16, DType::kF16, DType::kQ8_0, DType::kQ4_0,
+                                 DType::kQ4_K};
+  ADDER_CHECK(std::find(kTypes.begin(), kTypes.end(), o.type) != kTypes.end(),
+              "type: expected BF16, F16, Q8_0, Q4_0 or Q4_K, got {}", dtype_name(o.type));
+  if (gguf) return;
+  if (is_quantized(o.type)) {
+    bad_input(
+        "{}: expected a path that ends in .gguf for {}; a folder of safetensors holds BF16 "
+        "and F16 only",
+        target, dtype_name(o.type));
+  }
+  if (fs::path(target).extension() == ".safetensors") {
+    bad_input(
+        "{}: expected a path that ends in .gguf, or a folder for model.safetensors and its "
+        "config",
+        target);
+  }
+  if (source.dialect() == Dialect::kGguf) {
+    bad_input("{}: expected a path that ends in .gguf, because the source is GGUF", target);
+  }
+}
+
+}  // namespace
+
+QuantizeReport quantize_model(const Checkpoint& source, const std::string& target,
+                              const QuantizeOptions& o) {
+  const bool gguf = fs::path(target).extension() == ".gguf";
+  check_options(source, target, gguf, o);
+  const ModelConfig config = derive_config(source);
+  Weights::load(source, config, *make_backend("ref"));  // refuses what is not a whole model
+  std::vector<PlannedTensor> plan =
+      plan_tensors(source, config, {o.type, gguf, o.llama_compatible});
+  if (!gguf) {  // no gaps in the file: wider types first keep all aligned
+    std::stable_sort(plan.begin(), plan.end(), [](const auto& a, const auto& b) {
+      return dtype_size(a.dtype) > dtype_size(b.dtype);
+    });
+  }
+
+  // A folder is built beside the target and renamed as a whole.
+  std::optional<TemporaryFolder> folder;
+  if (!gguf) folder.emplace(target);
+  AtomicFile file(gguf ? target : folder->path() + "/model.safetensors");
+  const auto writer = make_writer(gguf, source, config, o.type,
+                                  [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  int64_t done = 0, total = 0;
+  for (const PlannedTensor& p : plan) {
+    writer->declare(p.name, p.dtype, p.shape);
+    int64_t elements = 1;
+    for (const int64_t dim : p.shape) elements *= dim;
+    total += elements;
+  }
+
+  QuantizeReport report;
+  report.source_bytes = source.total_bytes();
+  bool was_quantized = false;
+  ThreadPool pool(o.threads);
+  TensorConverter converter(o, pool);
+  std::vector<Digest> digests;
+  Sha256 hash;
+  for (const PlannedTensor& p : plan) {
+    report.tensors.push_back(converter.convert(
+        p,
+        [&](std::span<const std::byte> bytes) {
+          writer->write(bytes);
+          hash.update(bytes);
+        },
+        [&](int64_t elements) {
+          if (o.cancel != nullptr && o.cancel->load()) {
+            fail(ErrorCode::kIo, "{}: interrupted; nothing was written", target);
+          }
+          done += elements;
+          if (o.on_progress) o.on_progress(done, total);
+        }));
+    digests.push_back(hash.finish_bytes());
+    report.bytes += writer->declared()[digests.size() - 1].bytes;
+    was_quantized = was_quantized || is_quantized(p.source->dtype);
+    source.release(*p.source);
+  }
+  writer->finish();
+  if (was_quantized) {
+    report.warnings.emplace_back(
+        "the source is quantized already; its errors and the new ones add up");
+  }
+  if (gguf) {
+    verify(file.temporary(), target, config, plan, digests);
+    file.commit();
+    return report;
+  }
+  file.commit();
+  copy_companions(source, folder->path());
+  verify(folder->path(), target, config, plan, digests);
+  folder->commit();
+  return report;
+}
+
+}  // namespace adder

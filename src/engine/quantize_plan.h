@@ -1,0 +1,47 @@
+// Which tensor of a model becomes what: the policy of quantization.
+//
+//   A, D, dt bias, convolution, norms, biases    F32 always: tiny, and the recurrence feels them
+//   embedding, head, in_proj, out_proj           the type that was asked for
+//   x_proj, dt_proj, Mamba-2's dt rows           the type that was asked for, but 8 bits at least
+//
+// A row must be whole blocks. Where it is not, Q4_K becomes Q4_0, and any block format whose rows
+// are no multiple of 32 becomes F16, or F32 where a value does not fit.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "model/config.h"
+
+namespace adder {
+
+enum class TensorRole { kExact, kMatrix, kSensitive };
+
+// The dtype of a tensor with rows of `columns` elements whose values F16 can hold.
+DType stored_dtype(TensorRole role, DType asked, int64_t columns);
+
+struct PlannedTensor {
+  std::string name;  // in the output
+  const StoredTensor* source = nullptr;
+  int64_t first_row = 0;       // where it begins, for a part of the source's rows
+  std::vector<int64_t> shape;  // in the output, torch's order
+  DType dtype = DType::kF32;
+  float (*map)(float) = nullptr;  // what becomes of a value, if anything
+};
+
+struct PlanOptions {
+  DType type = DType::kQ8_0;
+  bool gguf = true;  // names and shapes of GGUF; else those of the source
+  // One in_proj for Mamba-2 as llama.cpp has it, its dt rows in the type of the others. Without it
+  // 4-bit types leave these rows to a tensor of their own, mixer.in_proj_dt.
+  bool llama_compatible = false;
+};
+
+// Every tensor that is written, in order. `source` must hold a model that Weights::load accepts.
+// Throws Error(kBadInput) for what the output cannot express.
+std::vector<PlannedTensor> plan_tensors(const Checkpoint& source, const ModelConfig& config,
+                                        const PlanOptions& options);
+
+}  // namespace adder
