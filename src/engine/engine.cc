@@ -61,8 +61,8 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
 const Tokenizer& Engine::tokenizer() const {
   if (!tokenizer_) {
     bad_input(
-        "{}: expected a tokenizer.json or tokenizer.model beside the weights, got none; give ids "
-        "with --tokens",
+        "{}: expected a tokenizer.json or tokenizer.model beside the weights, or a GGUF file with "
+        "a tokenizer, got none; give ids with --tokens",
         model_->checkpoint().path());
   }
   return *tokenizer_;
