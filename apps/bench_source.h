@@ -22,7 +22,8 @@ struct BenchModel {
 };
 
 // MODEL, --synthetic, --type, --device, --threads, --block.
-void add_bench_source(CLI::App& command, BenchSource& source);
+void add_bench_source(CLI::App& command, BenchSource& source,
+                      const std::string& model_help = "Model; without it the demo model");
 
 // engine: slots, rows of logits and so on; device, threads and block come from `source`.
 // Throws Error(kBadInput) when a synthetic model is larger than the memory that is free.

@@ -1,9 +1,11 @@
-// adder roofline: the measured ceilings of this machine.
+// adder roofline: the measured limits of this machine, and where the operations of a model stand
+// below them.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
-#include "cli_common.h"
+#include "bench_report.h"
+#include "bench_source.h"
 #include "commands.h"
 #include "measure/ceilings.h"
 #include "measure/machine.h"
@@ -15,9 +17,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct RooflineOptions {
-  int threads = 0;
+  cli::BenchSource source;
   int samples = 5;
-  bool json = false;
+  bool limits_only = false, json = false;
 };
 
 struct MachineCeilings {
@@ -57,42 +59,73 @@ Json ceilings_json(const MachineCeilings& m) {
   return {{"threads", m.threads}, {"limits", std::move(list)}};
 }
 
-void roofline(const RooflineOptions& o) {
+void roofline(RooflineOptions& o) {
   cli::StatusLine status;
+  const auto progress = [&](const std::string& line) { status.show(line); };
   const auto measure = [&](int threads) {
     const auto probe = make_machine_probe(threads);
-    return MachineCeilings{probe->threads(),
-                           measure_ceilings(*probe, o.samples, 0.05,
-                                            [&](const std::string& line) { status.show(line); })};
+    return MachineCeilings{probe->threads(), measure_ceilings(*probe, o.samples, 0.05, progress)};
   };
-  std::vector<MachineCeilings> all = {measure(o.threads)};
+  std::vector<MachineCeilings> all = {measure(o.source.model.threads)};
   if (all.front().threads > 1) all.push_back(measure(1));
   const std::string isa(make_machine_probe(1)->name());
+
+  cli::BenchModel model;
+  ModelBenchOptions bench;
+  ModelBenchResult result;
+  if (!o.limits_only) {
+    if (o.source.model.model.empty() && o.source.synthetic.empty()) {
+      o.source.synthetic = "mamba-130m";
+    }
+    status.show("loading");
+    EngineOptions engine = bench_engine_options({}, bench.batches);
+    engine.wrap_backend = profile_into(&bench.profiler);
+    model = cli::load_bench_model(o.source, engine);
+    bench.prompt = model.engine->block();
+    bench.gen = 16;
+    bench.repeat = o.samples;
+    bench.threads = o.source.model.threads;
+    bench.progress = progress;
+    bench.cancel = &cli::watch_interrupt();
+    result = bench_model(*model.engine, bench);
+  }
   status.clear();
   if (o.json) {
     Json j = {{"cpu", cpu_name()}, {"isa", isa}, {"ceilings", Json::array()}};
     for (const MachineCeilings& m : all) j["ceilings"].push_back(ceilings_json(m));
+    if (model.engine) j["bench"] = Json::parse(cli::bench_json(model, bench, result));
     fmt::print("{}\n", j.dump());
     return;
   }
   fmt::print("{}, {}\n\n", cpu_name(), isa);
   for (const MachineCeilings& m : all) print_ceilings(m);
+  if (!model.engine) return;
+  fmt::print("{}{}{}, {}\n\n", model.name, model.type.empty() ? "" : " ", model.type,
+             model.engine->backend().description());
+  fmt::print("{}\n", cli::profile_table(cli::prefill_title(result), result.prefill, result.rates));
+  for (const PhaseResult& p : result.decode) {
+    fmt::print("{}", cli::profile_table(cli::decode_title(p), p, result.rates));
+  }
 }
 
 }  // namespace
 
 void add_roofline(CLI::App& app) {
   auto o = std::make_shared<RooflineOptions>();
-  CLI::App* c = app.add_subcommand("roofline", "Measured limits of this machine");
+  CLI::App* c = app.add_subcommand(
+      "roofline", "Measured limits of this machine, and how close a model's operations come");
   c->footer(
-      "Read bandwidth of memory and caches, and rates of multiply-adds and exp2, each with loops\n"
-      "that do nothing else. A limit is the median of the fastest loop. The instruction set is "
-      "the\n"
-      "one that models run with (ADDER_FORCE_ISA). In JSON, rates are per second, without prefix.");
-  c->add_option("--threads", o->threads, "Threads; 0: one per CPU available. One thread is added")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  c->add_option("--samples", o->samples, "Samples of each loop")
+      "Limits: read bandwidth of memory and caches, and rates of multiply-adds and exp2, each "
+      "with\n"
+      "loops that do nothing else; a limit is the median of the fastest loop. The instruction set "
+      "is\n"
+      "the one that models run with (ADDER_FORCE_ISA).\n"
+      "Operations: their time for one token in a prompt block and in decoding, and the least time\n"
+      "that the resource which binds them allows. Without a model mamba-130m is used. In JSON,\n"
+      "rates are per second, without prefix.");
+  cli::add_bench_source(*c, o->source, "Model; without it the synthetic mamba-130m");
+  c->add_flag("--limits-only", o->limits_only, "No model");
+  c->add_option("--samples", o->samples, "Samples of each loop, and runs of the model")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   c->add_flag("--json", o->json, "Print one JSON object");

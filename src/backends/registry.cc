@@ -12,13 +12,13 @@ namespace {
 
 struct Entry {
   std::string_view name;
-  std::unique_ptr<Backend> (*make)(int threads);
+  std::unique_ptr<Backend> (*make)(int threads, bool pin);
 };
 
 // The preferred one first.
 constexpr Entry kBackends[] = {
-    {"cpu", [](int threads) { return make_cpu_backend(threads); }},
-    {"ref", [](int) -> std::unique_ptr<Backend> { return std::make_unique<RefBackend>(); }},
+    {"cpu", [](int threads, bool pin) { return make_cpu_backend(threads, {}, pin); }},
+    {"ref", [](int, bool) -> std::unique_ptr<Backend> { return std::make_unique<RefBackend>(); }},
 };
 
 }  // namespace
@@ -29,9 +29,9 @@ std::vector<std::string> available_backends() {
   return names;
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view device, int threads) {
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin) {
   for (const Entry& entry : kBackends)
-    if (entry.name == device) return entry.make(threads);
+    if (entry.name == device) return entry.make(threads, pin);
   bad_input("device: expected one of {}, got '{}'", fmt::join(available_backends(), ", "), device);
 }
 

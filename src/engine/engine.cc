@@ -20,7 +20,7 @@ std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptio
 namespace {
 
 std::unique_ptr<Backend> make_backend_for(const EngineOptions& options) {
-  auto backend = make_backend(options.device, options.threads);
+  auto backend = make_backend(options.device, options.threads, options.pin);
   return options.wrap_backend ? options.wrap_backend(std::move(backend)) : std::move(backend);
 }
 

@@ -44,13 +44,13 @@ const std::vector<SyntheticShape>& published_shapes() {
 constexpr int64_t kHeaddim = 64;
 constexpr int64_t kConv = 4;
 
-enum class Fill { kNormal, kOne, kTimeStep, kDecayLog };
+enum class Fill { kNormal, kEmbedding, kConstant, kTimeStep, kDecayLog };
 
 struct Plan {
   std::string name;
   std::vector<int64_t> shape;
   Fill fill;
-  float scale;  // of kNormal: the standard deviation
+  float scale;  // standard deviation, or the constant
   DType dtype;
 
   int64_t size() const {
@@ -77,21 +77,22 @@ std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
   const auto inverse_root = [](int64_t k) { return 1.0f / std::sqrt(static_cast<float>(k)); };
   std::vector<Plan> plan;
   const auto matrix = [&](std::string name, int64_t rows, int64_t columns, float scale,
-                          bool sensitive = false) {
-    plan.push_back({std::move(name),
-                    {rows, columns},
-                    Fill::kNormal,
-                    scale,
-                    matrix_type(type, columns, sensitive)});
+                          bool sensitive = false, Fill fill = Fill::kNormal) {
+    plan.push_back(
+        {std::move(name), {rows, columns}, fill, scale, matrix_type(type, columns, sensitive)});
+  };
+  constexpr float kEmbeddingScale = 0.02f;
+  const auto embedding = [&](std::string name) {
+    matrix(std::move(name), s.vocab, d, kEmbeddingScale, false, Fill::kEmbedding);
   };
   const auto small = [&](std::string name, std::vector<int64_t> shape, Fill fill, float scale = 0) {
     plan.push_back({std::move(name), std::move(shape), fill, scale, DType::kF32});
   };
 
-  matrix("backbone.embeddings.weight", s.vocab, d, 0.02f);
+  embedding("backbone.embeddings.weight");
   for (int64_t i = 0; i < s.n_layer; ++i) {
     const std::string layer = fmt::format("backbone.layers.{}.", i), mixer = layer + "mixer.";
-    small(layer + "norm.weight", {d}, Fill::kOne);
+    small(layer + "norm.weight", {d}, Fill::kConstant, 1);
     if (s.mixer == MixerKind::kMamba1) {
       const int64_t r = (d + 15) / 16;
       matrix(mixer + "in_proj.weight", 2 * e, d, inverse_root(d));
@@ -101,7 +102,7 @@ std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
       matrix(mixer + "dt_proj.weight", e, r, inverse_root(r), true);
       small(mixer + "dt_proj.bias", {e}, Fill::kTimeStep);
       small(mixer + "A_log", {e, n}, Fill::kDecayLog);
-      small(mixer + "D", {e}, Fill::kOne);
+      small(mixer + "D", {e}, Fill::kConstant, 1);
     } else {
       const int64_t heads = e / kHeaddim, channels = e + 2 * n;
       matrix(mixer + "in_proj.weight", e + channels + heads, d, inverse_root(d));
@@ -109,13 +110,14 @@ std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
       small(mixer + "conv1d.bias", {channels}, Fill::kNormal, 0.1f);
       small(mixer + "dt_bias", {heads}, Fill::kTimeStep);
       small(mixer + "A_log", {heads}, Fill::kDecayLog);
-      small(mixer + "D", {heads}, Fill::kOne);
-      small(mixer + "norm.weight", {e}, Fill::kOne);
+      small(mixer + "D", {heads}, Fill::kConstant, 1);
+      small(mixer + "norm.weight", {e}, Fill::kConstant, 1);
     }
     matrix(mixer + "out_proj.weight", d, e, inverse_root(e) * inverse_root(s.n_layer));
   }
-  small("backbone.norm_f.weight", {d}, Fill::kOne);
-  if (s.falcon) matrix("lm_head.weight", s.vocab, d, 0.02f);
+  // Logits of standard deviation 3, as trained models have them: a sampler's work depends on that.
+  small("backbone.norm_f.weight", {d}, Fill::kConstant, 3 / kEmbeddingScale * inverse_root(d));
+  if (s.falcon) embedding("lm_head.weight");
   return plan;
 }
 
@@ -135,26 +137,60 @@ std::string config_text(const SyntheticShape& s) {
   return text + "}";
 }
 
+// Writes n values that are close to normal, with variance 1: the sum of four uniform numbers of 16
+// bits each.
+void draw(uint64_t seed, std::span<float> out) {
+  for (size_t i = 0; i < out.size(); ++i) {
+    const uint64_t bits = mix64(mix64(seed) + 0x9e3779b97f4a7c15ull * (i + 1));
+    float sum = 0;
+    for (int part = 0; part < 4; ++part) {
+      sum += static_cast<float>(bits >> (16 * part) & 0xffff) * 0x1p-16f;
+    }
+    out[i] = (sum - 2.0f) * std::sqrt(3.0f);
+  }
+}
+
 // Random values are drawn once, rounded once for each type and scale, and repeated. The length is a
 // whole number of blocks of any type, and a prime of them, so that neighbouring rows differ.
 class Tiles {
  public:
   static constexpr int64_t kElements = 256 * 2039;
 
-  Tiles() : normal_(kElements) {
-    // The sum of four uniform numbers: close enough to normal, and 16 bits each are cheap.
-    for (int64_t i = 0; i < kElements; ++i) {
-      const uint64_t bits = mix64(0x9e3779b97f4a7c15ull * static_cast<uint64_t>(i + 1));
-      float sum = 0;
-      for (int part = 0; part < 4; ++part) {
-        sum += static_cast<float>(bits >> (16 * part) & 0xffff) * 0x1p-16f;
-      }
-      normal_[static_cast<size_t>(i)] = (sum - 2.0f) * std::sqrt(3.0f);
-    }
-  }
+  Tiles() : scaled_(kElements) {}
 
   void fill(DType type, float scale, std::span<std::byte> out) {
-    const std::vector<std::byte>& tile = get(type, scale);
+    std::vector<std::byte>& tile = tiles_[{type, scale}];
+    if (tile.empty()) {
+      tile.resize(row_bytes(type, kElements));
+      draw_tile(0, type, scale, tile);
+    }
+    repeat(tile, out);
+  }
+
+  // Without repetition for the first 2^24 elements or so: equal rows of the head would be equal
+  // logits, and a sampler would see more ties than it ever does.
+  void fill_embedding(DType type, float scale, std::span<std::byte> out) {
+    constexpr uint64_t kTiles = 32;
+    const size_t tile = row_bytes(type, kElements);
+    const size_t fresh = std::min(out.size(), kTiles * tile);
+    for (size_t at = 0, seed = 1; at < fresh; at += tile, ++seed) {
+      draw_tile(seed, type, scale, out.subspan(at, std::min(tile, fresh - at)));
+    }
+    repeat(out.first(fresh), out.subspan(fresh));
+  }
+
+ private:
+  // `out` is whole blocks, a tile at most.
+  void draw_tile(uint64_t seed, DType type, float scale, std::span<std::byte> out) {
+    const BlockShape block = block_shape(type);
+    const size_t n = out.size() / block.bytes * static_cast<size_t>(block.elements);
+    const auto values = std::span(scaled_).first(n);
+    draw(seed, values);
+    for (float& v : values) v *= scale;
+    quantize_row(type, values, {}, out.data());
+  }
+
+  static void repeat(std::span<const std::byte> tile, std::span<std::byte> out) {
     while (!out.empty()) {
       const size_t n = std::min(out.size(), tile.size());
       std::memcpy(out.data(), tile.data(), n);
@@ -162,19 +198,7 @@ class Tiles {
     }
   }
 
- private:
-  const std::vector<std::byte>& get(DType type, float scale) {
-    std::vector<std::byte>& tile = tiles_[{type, scale}];
-    if (tile.empty()) {
-      std::vector<float> scaled(normal_);
-      for (float& v : scaled) v *= scale;
-      tile.resize(row_bytes(type, kElements));
-      quantize_row(type, scaled, {}, tile.data());
-    }
-    return tile;
-  }
-
-  std::vector<float> normal_;
+  std::vector<float> scaled_;
   std::map<std::pair<DType, float>, std::vector<std::byte>> tiles_;
 };
 
@@ -183,8 +207,8 @@ void fill_small(const Plan& plan, std::span<float> out) {
   for (size_t i = 0; i < out.size(); ++i) {
     const float uniform = uniform_at(7, i);
     switch (plan.fill) {
-      case Fill::kOne:
-        out[i] = 1.0f;
+      case Fill::kConstant:
+        out[i] = plan.scale;
         break;
       case Fill::kTimeStep: {  // softplus^-1 of a step between 0.001 and 0.1, uniform in the log
         const float dt = 0.001f * std::pow(100.0f, uniform);
@@ -196,6 +220,7 @@ void fill_small(const Plan& plan, std::span<float> out) {
                              : std::log(1.0f + 15.0f * uniform);
         break;
       case Fill::kNormal:
+      case Fill::kEmbedding:
         break;
     }
   }
@@ -265,6 +290,8 @@ Checkpoint make_synthetic(const SyntheticShape& shape, DType type, SyntheticMemo
     filled = place + padded(plan.bytes());
     if (plan.fill == Fill::kNormal) {
       tiles.fill(plan.dtype, plan.scale, std::span(data, plan.bytes()));
+    } else if (plan.fill == Fill::kEmbedding) {
+      tiles.fill_embedding(plan.dtype, plan.scale, std::span(data, plan.bytes()));
     } else {
       fill_small(plan, std::span(reinterpret_cast<float*>(data), static_cast<size_t>(plan.size())));
     }

@@ -94,9 +94,10 @@ void CeilingSampler::sample() {
   }
 }
 
-double CeilingSampler::rate(Limit limit) const {
-  const auto it = samples_.find(limit);
-  return it == samples_.end() ? 0 : spread_of(it->second).median;
+LimitRates CeilingSampler::rates() const {
+  LimitRates rates;
+  for (const auto& [limit, samples] : samples_) rates[limit] = spread_of(samples).median;
+  return rates;
 }
 
 }  // namespace adder

@@ -1,6 +1,7 @@
 // What this machine can do at most, measured.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -28,18 +29,28 @@ struct Ceiling {
 std::string_view limit_name(Limit limit);
 std::string_view limit_unit(Limit limit);
 
+// Units per second of each limit (backends/registry.h).
+class LimitRates {
+ public:
+  double& operator[](Limit limit) { return rates_[static_cast<size_t>(limit)]; }
+  double operator[](Limit limit) const { return rates_[static_cast<size_t>(limit)]; }
+
+ private:
+  std::array<double, std::size(kLimits)> rates_{};
+};
+
 // Each loop of each limit `samples` times for `seconds` each, the loops in turn, so that a
 // disturbance falls on all of them alike. progress: called with a line before each sample.
 std::vector<Ceiling> measure_ceilings(MachineProbe& probe, int samples, double seconds,
                                       const std::function<void(const std::string&)>& progress);
 
-// The few ceilings that a benchmark needs, sampled again and again between its own measurements.
+// The ceilings alone, sampled again and again between other measurements.
 class CeilingSampler {
  public:
   // Finds the fastest way to read memory.
   explicit CeilingSampler(MachineProbe& probe);
-  void sample();                   // some tens of milliseconds
-  double rate(Limit limit) const;  // median of the samples; 0 before the first
+  void sample();             // of every limit, a tenth of a second in all
+  LimitRates rates() const;  // medians of the samples; 0 before the first
 
  private:
   MachineProbe& probe_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <numeric>
 
 #include "backends/registry.h"
 #include "core/error.h"
@@ -21,8 +22,28 @@ double seconds() {
 
 struct Samples {
   std::vector<double> seconds, joules;
-  std::optional<double> median_joules() const {
-    return joules.empty() ? std::nullopt : std::optional(spread_of(joules).median);
+  std::vector<OpTimes> ops;
+
+  void add_ops(const std::vector<OpTimes>& times) {
+    for (const OpTimes& t : times) {
+      const auto same = std::find_if(ops.begin(), ops.end(), [&](const OpTimes& o) {
+        return o.name == t.name && o.detail == t.detail;
+      });
+      if (same == ops.end()) {
+        ops.push_back(t);
+        continue;
+      }
+      same->calls += t.calls;
+      same->seconds += t.seconds;
+      same->cost += t.cost;
+    }
+  }
+
+  PhaseResult result(int32_t batch, int64_t tokens) const {
+    PhaseResult r{batch, tokens, spread_of(seconds), {}, ops, 0};
+    if (!joules.empty()) r.joules = spread_of(joules).median;
+    r.profiled_seconds = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    return r;
   }
 };
 
@@ -54,15 +75,12 @@ class ModelBench {
       round(fmt::format("repeat {} of {}", i + 1, o_.repeat));
       ceilings.sample();
     }
-    result.prefill = {o_.prompt, spread_of(prefill_.seconds), prefill_.median_joules()};
+    result.prefill = prefill_.result(1, o_.prompt);
     for (size_t i = 0; i < decode_.size(); ++i) {
-      result.decode.push_back(
-          {o_.batches[i], o_.gen, spread_of(decode_[i].seconds), decode_[i].median_joules()});
+      result.decode.push_back(decode_[i].result(o_.batches[i], o_.gen));
     }
     result.cost = model_cost(engine_.checkpoint(), engine_.config());
-    result.read_rate = ceilings.rate(Limit::kMemoryRead);
-    result.fma_rate = ceilings.rate(Limit::kFma);
-    result.int8_rate = ceilings.rate(Limit::kInt8);
+    result.rates = ceilings.rates();
     return result;
   }
 
@@ -105,12 +123,14 @@ class ModelBench {
 
   template <typename Work>
   void measure(Samples& samples, Work&& work) {
+    if (o_.profiler != nullptr) o_.profiler->reset();
     const EnergyMeter::Reading energy = meter_.read();
     const double begin = seconds();
     work();
     samples.seconds.push_back(seconds() - begin);
     if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
     if (const auto joules = meter_.joules(energy, meter_.read())) samples.joules.push_back(*joules);
+    if (o_.profiler != nullptr) samples.add_ops(o_.profiler->times(engine_.config()));
   }
 
   void report(const std::string& round, const std::string& what) const {

@@ -15,6 +15,7 @@
 #include "measure/ceilings.h"
 #include "measure/energy.h"
 #include "measure/model_cost.h"
+#include "measure/profiler.h"
 #include "measure/statistics.h"
 
 namespace adder {
@@ -26,30 +27,29 @@ struct ModelBenchOptions {
   int repeat = 5;   // measurements of everything, in turn, after one that is dropped
   int threads = 0;  // of the probes; the engine's number
   SamplingOptions sampling;
+  ProfilingBackend* profiler = nullptr;              // the engine's, when its backend is one
   std::function<void(const std::string&)> progress;  // may be empty
   const std::atomic<bool>* cancel = nullptr;
 };
 
-struct PrefillResult {
-  int64_t tokens = 0;
-  Spread seconds;
-  std::optional<double> joules;  // of the package, one prompt; median
-};
-
-struct DecodeResult {
+// A prompt, or steps in which all sequences of a batch advance by a token.
+struct PhaseResult {
   int32_t batch = 1;
-  int64_t steps = 0;
-  Spread seconds;                // of all steps
-  std::optional<double> joules;  // of all steps; median
+  int64_t tokens = 0;            // of each sequence
+  Spread seconds;                // of all tokens
+  std::optional<double> joules;  // of the package, median; nothing where it cannot be read
+  std::vector<OpTimes> ops;      // with a profiler: sums over `repeat` measurements
+  double profiled_seconds = 0;   // of these
+
+  double all_tokens() const { return static_cast<double>(batch) * static_cast<double>(tokens); }
 };
 
 struct ModelBenchResult {
-  PrefillResult prefill;
-  std::vector<DecodeResult> decode;
+  PhaseResult prefill;
+  std::vector<PhaseResult> decode;
   ModelCost cost;
   uint64_t peak_resident_bytes = 0;  // before the probes took memory of their own
-  // Medians of samples taken between the measurements.
-  double read_rate = 0, fma_rate = 0, int8_rate = 0;  // bytes and operations per second
+  LimitRates rates;                  // sampled between the measurements
 };
 
 // How make_synthetic() should lay out a model for a device: kShared when its backend copies

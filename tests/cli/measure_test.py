@@ -1,16 +1,20 @@
 """End-to-end test of the commands that measure. What they print is checked, not how fast it was.
 
-Usage: measure_test.py PATH_TO_ADDER [unittest options]
+Usage: measure_test.py PATH_TO_ADDER SOURCE_DIR [unittest options]
 """
 
 import json
 import math
 import os
+import pathlib
 import subprocess
 import sys
 import unittest
 
 ADDER = None
+SOURCE = None
+LIMITS = ["memory read", "L3 read", "L2 read", "float32 multiply-add", "int8 multiply-add",
+          "float32 exp2"]
 
 
 def adder(*arguments, expect=0, environment=None):
@@ -42,8 +46,9 @@ class Measure(unittest.TestCase):
         self.assertIn("1 thread", result["device"])
         self.assertGreater(result["load_s"], 0)
         self.assertGreater(result["peak_rss_bytes"], result["weight_bytes"])
-        for limit in ("read_gb_s", "fma_gflop_s", "int8_gop_s"):
-            self.is_rate(result["ceilings"][limit])
+        self.assertEqual(list(result["limits"]), LIMITS)
+        for rate in result["limits"].values():
+            self.is_rate(rate)
         self.assertEqual(result["prefill"]["tokens"], 300)
         self.assertEqual([(d["batch"], d["steps"]) for d in result["decode"]], [(1, 4), (3, 4)])
         for row in (result["prefill"], *result["decode"]):
@@ -82,18 +87,45 @@ class Measure(unittest.TestCase):
 
     # roofline
 
-    def test_roofline_json(self):
-        result = json.loads(adder("roofline", "--samples", 1, "--threads", 1, "--json")[0])
+    def test_roofline_limits(self):
+        result = json.loads(adder("roofline", "--samples", 1, "--threads", 1, "--limits-only", "--json")[0])
+        self.assertNotIn("bench", result)
         self.assertEqual([c["threads"] for c in result["ceilings"]], [1])
         names = [limit["limit"] for limit in result["ceilings"][0]["limits"]]
-        self.assertEqual(names, ["memory read", "L3 read", "L2 read", "float32 multiply-add",
-                                 "int8 multiply-add", "float32 exp2"])
+        self.assertEqual(names, LIMITS)
         for limit in result["ceilings"][0]["limits"]:
             self.assertEqual(limit["ceiling"], max(loop["median"] for loop in limit["loops"]))
             for loop in limit["loops"]:
                 self.assertTrue(0 < loop["min"] <= loop["median"] <= loop["max"] < 1e16, loop)
 
+    def test_roofline_holds_each_operation_against_its_limit(self):
+        golden = SOURCE / "tests" / "golden"
+        for model, scan in (("mamba1_hf", "selective_scan"), ("mamba2_hf", "ssd_scan")):
+            out, err = adder("roofline", golden / model, "--samples", 1, "--threads", 1, "--json")
+            self.assertEqual(err, "")
+            bench = json.loads(out)["bench"]
+            for phase in (bench["prefill"], bench["decode"][0]):
+                operations = {op["name"]: op for op in phase["operations"]}
+                for name in ("embedding", "rms_norm", "in_proj", "causal_conv1d", scan, "out_proj",
+                             "head", "sample"):
+                    op = operations[name]
+                    self.assertGreaterEqual(op["calls"], 1)
+                    self.assertIn(op["limit"], LIMITS)
+                    for field in ("seconds", "seconds_per_token", "of_time", "limit_seconds", "of_limit"):
+                        self.is_rate(op[field])
+                # The operations' times are parts of the whole.
+                self.assertLessEqual(sum(op["of_time"] for op in phase["operations"]), 1)
+
+    def test_profile_table_names_every_operation(self):
+        out, _ = adder("bench", "--prompt", 20, "--gen", 2, "--repeat", 1, "--profile")
+        for phase in ("prefill 20 ", "decode 2 x 1 "):
+            lines = out[out.index("\n\n" + phase):].split("\n\n")[1].splitlines()
+            names = [line.split()[0] for line in lines[1:]]
+            for name in ("in_proj", "causal_conv1d", "head", "(outside)", "all"):
+                self.assertIn(name, names)
+
 
 if __name__ == "__main__":
     ADDER = os.path.abspath(sys.argv.pop(1))
+    SOURCE = pathlib.Path(sys.argv.pop(1))
     unittest.main()

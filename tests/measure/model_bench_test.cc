@@ -44,10 +44,10 @@ TEST(ModelBench, MeasuresEveryBatchInTurn) {
   ASSERT_EQ(r.decode.size(), 2u);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(r.decode[i].batch, options.batches[i]);
-    EXPECT_EQ(r.decode[i].steps, 3);
+    EXPECT_EQ(r.decode[i].tokens, 3);
     expect_spread(r.decode[i].seconds);
   }
-  for (const double rate : {r.read_rate, r.fma_rate, r.int8_rate}) EXPECT_GT(rate, 1e6);
+  for (const Limit limit : kLimits) EXPECT_GT(r.rates[limit], 1e6) << limit_name(limit);
   EXPECT_GT(r.peak_resident_bytes, 1u << 20);
   EXPECT_EQ(lines.size(), 9u);  // warm-up and two repeats of three measurements
   for (const char* line :

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "backends/cpu/ops.h"
+#include "backends/cpu/sample_buckets.h"
 #include "backends/cpu/sample_rows.h"
 #include "core/error.h"
 
@@ -16,16 +17,7 @@ namespace {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
-struct Candidate {
-  double logit = 0;   // with the repetition penalty, which is applied in float64
-  double weight = 0;  // exp((logit - largest) / temperature)
-  int32_t id = 0;
-};
-
-// The definition's order: most probable first, lowest id first among equals.
-bool before(const Candidate& a, const Candidate& b) {
-  return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
-}
+using Candidate = SampleCandidate;
 
 // Scratch of one row, carved from the thread's block.
 struct RowScratch {
@@ -62,7 +54,16 @@ class RowSampler {
 
   int32_t draw() {
     if (params_.temperature == 0) return most_probable();
-    std::span<Candidate> kept = params_.top_k > 0 && params_.top_k < n_ ? filter_top_k() : filter();
+    std::span<Candidate> kept;
+    if (params_.top_k > 0 && params_.top_k < n_) {
+      kept = filter_top_k();
+    } else {
+      const double sum = weigh();
+      kept = first_ids(sum);
+      if (kept.empty() && params_.min_p == 0) return draw_from_many(sum);
+      if (kept.empty()) kept = collect(kMinusInfinity, true);
+      kept = filter(kept, sum);
+    }
     if (kept.size() == 1) return kept[0].id;
     return kept[crossing(kept, params_.uniform * kept_sum_, true).index].id;
   }
@@ -193,11 +194,17 @@ class RowSampler {
     return kept;
   }
 
-  // top_p and min_p of the whole row.
-  std::span<Candidate> filter() {
+  // Weights of all ids, and their sum.
+  double weigh() {
     double sum =
         exp_weights(scratch_.logits, n_, largest_, params_.temperature, scratch_.weights, context_);
     for (Candidate& c : recent()) sum += c.weight = weight(c.logit);
+    return sum;
+  }
+
+  // A beginning of the sorted order, itself unsorted, that holds all that top_p, min_p and the draw
+  // can need; empty when that is many ids.
+  std::span<Candidate> first_ids(double sum) {
     // What the filters and the draw need is nearly always among the 256 most probable or so. What
     // lies above the bound is a beginning of the sorted order, so its sum tells whether it is; the
     // margin is far above the rounding of sums in another order.
@@ -211,7 +218,19 @@ class RowSampler {
     const bool decided_by_sum = params_.top_p < 1 || params_.min_p == 0;
     const bool enough = (params_.min_p > 0 && least < params_.min_p) ||
                         (decided_by_sum && head > needed * (1 + 1e-9));
-    if (!enough) kept = collect(kMinusInfinity, true);
+    return enough ? kept : std::span<Candidate>();
+  }
+
+  int32_t draw_from_many(double sum) {
+    const WeightedRow row{scratch_.logits, scratch_.weights,    n_, recent(),
+                          largest_,        params_.temperature, sum};
+    return draw_by_buckets(row, params_.top_p, params_.uniform,
+                           reinterpret_cast<uint16_t*>(scratch_.sorted_maxima),
+                           scratch_.candidates + recent_count_);
+  }
+
+  // top_p and min_p of the whole row.
+  std::span<Candidate> filter(std::span<Candidate> kept, double sum) {
     kept_sum_ = sum;
     if (params_.top_p < 1) {
       const Crossing end = crossing(kept, params_.top_p * sum, false);

@@ -1,0 +1,100 @@
+#include "backends/cpu/sample_buckets.h"
+
+#include <algorithm>
+#include <array>
+
+namespace adder {
+namespace {
+
+// 64 buckets for every factor e of probability, down to e^-32: a row of 50,000 logits that are
+// spread like a bell has some hundreds in each.
+constexpr int kBuckets = 2048;
+constexpr double kPerTemperature = kBuckets / 32.0;
+
+class Buckets {
+ public:
+  Buckets(const WeightedRow& row, uint16_t* bucket_of, SampleCandidate* scratch)
+      : row_(row), bucket_of_(bucket_of), scratch_(scratch) {
+    for (int64_t i = 0; i < row.n; ++i) {
+      const int b = index(row.logits[i]);
+      bucket_of[i] = static_cast<uint16_t>(b);
+      sums_[static_cast<size_t>(b)] += row.weights[i];
+    }
+    for (const SampleCandidate& c : row.recent)
+      sums_[static_cast<size_t>(index(c.logit))] += c.weight;
+  }
+
+  struct Position {
+    int32_t id;
+    int bucket;
+    size_t index;  // in the sorted bucket
+    double sum;    // of the weights up to and including it
+  };
+
+  // Where the weights, in sorted order, first sum to more than `target` (strict) or at least it;
+  // the last id if they never do.
+  Position reach(double target, bool strict) {
+    const auto reached = [&](double sum) { return strict ? sum > target : sum >= target; };
+    Position last{0, 0, 0, 0};
+    double sum = 0;
+    for (int b = 0; b < kBuckets; ++b) {
+      const double with_bucket = sum + sums_[static_cast<size_t>(b)];
+      // The last bucket is looked into in any case. An empty one sums to no more than before, yet
+      // a bucket of weights that underflow does so too.
+      if (!reached(with_bucket) && b + 1 < kBuckets) {
+        sum = with_bucket;
+        continue;
+      }
+      const std::span<SampleCandidate> all = sorted(b);
+      for (size_t i = 0; i < all.size(); ++i) {
+        sum += all[i].weight;
+        last = {all[i].id, b, i, sum};
+        if (reached(sum)) return last;
+      }
+    }
+    return last;
+  }
+
+ private:
+  int index(double logit) const {
+    const double at = (row_.largest - logit) / row_.temperature * kPerTemperature;
+    return at < kBuckets - 1 ? static_cast<int>(at) : kBuckets - 1;
+  }
+
+  std::span<SampleCandidate> sorted(int bucket) {
+    SampleCandidate* end = scratch_;
+    auto skip = row_.recent.begin();
+    for (int64_t i = 0; i < row_.n; ++i) {
+      if (bucket_of_[i] != bucket) continue;
+      while (skip != row_.recent.end() && skip->id < i) ++skip;
+      if (skip != row_.recent.end() && skip->id == i) continue;
+      *end++ = {row_.logits[i], row_.weights[i], static_cast<int32_t>(i)};
+    }
+    for (const SampleCandidate& c : row_.recent) {
+      if (index(c.logit) == bucket) *end++ = c;
+    }
+    std::sort(scratch_, end, before);
+    return {scratch_, end};
+  }
+
+  const WeightedRow& row_;
+  uint16_t* bucket_of_;
+  SampleCandidate* scratch_;
+  std::array<double, kBuckets> sums_{};
+};
+
+}  // namespace
+
+int32_t draw_by_buckets(const WeightedRow& row, double top_p, double uniform, uint16_t* bucket_of,
+                        SampleCandidate* scratch) {
+  Buckets buckets(row, bucket_of, scratch);
+  if (top_p >= 1) return buckets.reach(uniform * row.sum, true).id;
+  const auto end = buckets.reach(top_p * row.sum, false);
+  const auto drawn = buckets.reach(uniform * end.sum, true);
+  // Sums of sums round differently from sums of weights: never beyond the end.
+  const bool beyond =
+      drawn.bucket != end.bucket ? drawn.bucket > end.bucket : drawn.index > end.index;
+  return beyond ? end.id : drawn.id;
+}
+
+}  // namespace adder
