@@ -119,8 +119,8 @@ std::vector<std::string> cpu_isas() {
 }
 
 std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa, bool pin) {
-  return std::make_unique<CpuBackend>(
-      threads, isa.empty() ? isa_from_environment() : choose_isa(isa), pin);
+  return std::make_unique<CpuBackend>(threads,
+                                      isa.empty() ? isa_from_environment() : choose_isa(isa), pin);
 }
 
 }  // namespace adder
