@@ -22,15 +22,18 @@ void add_bench_source(CLI::App& command, BenchSource& s, const std::string& mode
 }
 
 BenchModel load_bench_model(const BenchSource& source, EngineOptions options) {
-  options.device = source.model.device;
-  options.threads = source.model.threads;
-  options.block = source.model.block;
+  const EngineOptions asked = engine_options(source.model);
+  options.device = asked.device;
+  options.threads = asked.threads;
+  options.pin = asked.pin;
+  options.block = asked.block;
   BenchModel out;
   double begin = seconds();
   if (source.synthetic.empty()) {
     out.name = source.model.model.empty() ? "demo" : source.model.model;
     out.engine = Engine::load(source.model.model, options);
     out.load_s = seconds() - begin;
+    pin_main_thread(source.model);
     return out;
   }
   out.name = source.synthetic;
@@ -48,6 +51,7 @@ BenchModel load_bench_model(const BenchSource& source, EngineOptions options) {
   begin = seconds();
   out.engine = std::make_unique<Engine>(std::move(checkpoint), nullptr, options);
   out.load_s = seconds() - begin;
+  pin_main_thread(source.model);
   return out;
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/thread_pool.h"
 
 namespace adder::cli {
 
@@ -24,6 +25,8 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads; 0: one per CPU available")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
+  command.add_flag("--no-pin", options.no_pin,
+                   "Let the system move threads; else, with one per CPU, each keeps its own");
   command
       .add_option("--block", options.block, "Tokens of the prompt processed at once; bounds memory")
       ->check(CLI::Range(1, 65536))
@@ -47,13 +50,25 @@ void add_sampling_options(CLI::App& command, SamplingOptions& s) {
   command.add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
 }
 
-std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows) {
+EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.device = options.device;
   engine.threads = options.threads;
+  engine.pin = !options.no_pin;
   engine.block = options.block;
+  return engine;
+}
+
+void pin_main_thread(const ModelOptions& options) {
+  if (!options.no_pin && options.device == "cpu") pin_calling_thread(options.threads);
+}
+
+std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows) {
+  EngineOptions engine = engine_options(options);
   engine.logit_rows = logit_rows;
-  return Engine::load(options.model, engine);
+  auto loaded = Engine::load(options.model, engine);
+  pin_main_thread(options);
+  return loaded;
 }
 
 std::vector<int32_t> parse_ids(std::string_view text) {

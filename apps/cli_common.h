@@ -18,13 +18,18 @@ struct ModelOptions {
   std::string model;  // path or pulled repository; empty: the demo model
   std::string device = "cpu";
   int threads = 0;
+  bool no_pin = false;
   int64_t block = 256;
 };
 
-// --device, --threads, --block; the MODEL argument is the command's own.
+// --device, --threads, --no-pin, --block; the MODEL argument is the command's own.
 void add_engine_options(CLI::App& command, ModelOptions& options);
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
 
+// Of --device, --threads, --no-pin and --block.
+EngineOptions engine_options(const ModelOptions& options);
+// Once the engine is there: gives the main thread the CPU that the workers leave, unless --no-pin.
+void pin_main_thread(const ModelOptions& options);
 std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows = 1);
 
 // "1,2,3". Throws Error(kBadInput) naming the entry that is not an id.

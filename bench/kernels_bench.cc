@@ -33,8 +33,7 @@ int bench_threads() {
 }
 
 CpuContext& context() {
-  const char* isa = std::getenv("ADDER_FORCE_ISA");
-  static CpuContext instance(bench_threads(), choose_isa(isa != nullptr ? isa : ""));
+  static CpuContext instance(bench_threads(), isa_from_environment());
   return instance;
 }
 

@@ -66,7 +66,7 @@ struct Array {
 };
 
 struct Fixture {
-  CpuContext context{1, choose_isa("")};
+  CpuContext context{1, isa_from_environment()};
   std::vector<int32_t> seq_start, state_slot{0};
   PackedBatch batch;
 

@@ -1,6 +1,7 @@
 // Which backends this build has, and how to make one.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,11 +14,12 @@ namespace adder {
 // Names that make_backend accepts in this build, the preferred one first.
 std::vector<std::string> available_backends();
 
-// device: "cpu" or "ref". threads <= 0: one per CPU that this process may use. The environment
+// device: "cpu" or "ref". threads <= 0: one per CPU that this process may use. pin: worker threads
+// stay on a CPU of their own when there is a thread for every CPU. The environment
 // variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or another name that the machine's
 // description shows) pins the instruction set of "cpu".
 // Throws Error(kBadInput) for an unknown device or an instruction set that cannot run here.
-std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0);
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true);
 
 // What bounds an operation on this machine.
 enum class Limit {
@@ -47,5 +49,14 @@ class MachineProbe {
 
 // Probes the processor that runs make_backend(device, threads), with the same instruction set.
 std::unique_ptr<MachineProbe> make_machine_probe(int threads = 0);
+
+// The Mamba-1 scan of "cpu" in steps, from the textbook loop to what make_backend runs, for
+// benchmarks. Each computes selective_scan whole, on host memory and one thread, with the
+// instruction set of make_backend; arguments are checked as there.
+struct LadderRung {
+  std::string_view name, description;
+  std::function<void(const SelectiveScanArgs&)> run;
+};
+std::vector<LadderRung> make_scan_ladder();
 
 }  // namespace adder

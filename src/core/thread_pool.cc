@@ -21,15 +21,35 @@ inline void relax() {
 #endif
 }
 
-std::vector<int> allowed_cpus() {
+// Asked once: a thread that has pinned itself would see its own CPU only.
+const std::vector<int>& allowed_cpus() {
+  static const std::vector<int> allowed = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::vector<int> cpus;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+    return cpus;
+  }();
+  return allowed;
+}
+
+int pool_size(int threads) {
+  return threads > 0 ? threads : available_cpus();
+}
+
+// A pool pins when it has a thread for every CPU.
+bool fills_machine(int size) {
+  return size > 1 && static_cast<size_t>(size) == allowed_cpus().size();
+}
+
+void pin_thread(pthread_t thread, int index) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
+  CPU_SET(allowed_cpus()[static_cast<size_t>(index)], &set);
+  pthread_setaffinity_np(thread, sizeof set, &set);  // a refusal costs speed only
 }
 
 }  // namespace
@@ -44,16 +64,25 @@ struct ThreadPool::Shared {
   std::atomic<int64_t> next{0};    // first index nobody has taken
   std::atomic<bool> stop{false};
   int spins = kSpins;
-  int64_t count = 0, grain = 1;
+  int64_t count = 0, grain = 1, divisor = 0;
   Function function = nullptr;
   void* context = nullptr;
   std::vector<std::jthread> workers;
 
   void take_chunks(int thread) {
-    for (;;) {
-      const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
-      if (begin >= count) return;
-      function(context, begin, std::min(count, begin + grain), thread);
+    if (divisor == 0) {
+      for (;;) {
+        const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
+        if (begin >= count) return;
+        function(context, begin, std::min(count, begin + grain), thread);
+      }
+    }
+    int64_t begin = next.load(std::memory_order_relaxed);
+    while (begin < count) {
+      const int64_t end = std::min(count, begin + std::max(grain, (count - begin) / divisor));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      function(context, begin, end, thread);
+      begin = next.load(std::memory_order_relaxed);
     }
   }
 
@@ -77,20 +106,17 @@ struct ThreadPool::Shared {
   }
 };
 
-ThreadPool::ThreadPool(int threads) : shared_(std::make_unique<Shared>()) {
-  const std::vector<int> cpus = allowed_cpus();
-  size_ = threads > 0 ? threads : std::max<int>(1, static_cast<int>(cpus.size()));
-  if (static_cast<size_t>(size_) > cpus.size()) shared_->spins = 0;
-  const bool pin = size_ > 1 && static_cast<size_t>(size_) == cpus.size();
+ThreadPool::ThreadPool(int threads, bool pin) : shared_(std::make_unique<Shared>()) {
+  size_ = pool_size(threads);
+  if (static_cast<size_t>(size_) > allowed_cpus().size()) shared_->spins = 0;
   for (int i = 1; i < size_; ++i) {
     shared_->workers.emplace_back([shared = shared_.get(), i] { shared->work(i); });
-    if (pin) {
-      cpu_set_t set;
-      CPU_ZERO(&set);
-      CPU_SET(cpus[static_cast<size_t>(i)], &set);
-      pthread_setaffinity_np(shared_->workers.back().native_handle(), sizeof set, &set);
-    }
+    if (pin && fills_machine(size_)) pin_thread(shared_->workers.back().native_handle(), i);
   }
+}
+
+void pin_calling_thread(int threads) {
+  if (fills_machine(pool_size(threads))) pin_thread(pthread_self(), 0);
 }
 
 ThreadPool::~ThreadPool() {
@@ -99,7 +125,8 @@ ThreadPool::~ThreadPool() {
   shared_->epoch.notify_all();
 }
 
-void ThreadPool::run(int64_t count, int64_t grain, Function function, void* context) {
+void ThreadPool::run(int64_t count, int64_t grain, int64_t divisor, Function function,
+                     void* context) {
   if (count <= 0) return;
   grain = std::max<int64_t>(1, grain);
   if (size_ == 1 || count <= grain) {
@@ -111,6 +138,7 @@ void ThreadPool::run(int64_t count, int64_t grain, Function function, void* cont
   Shared& s = *shared_;
   s.count = count;
   s.grain = grain;
+  s.divisor = divisor;
   s.function = function;
   s.context = context;
   s.next.store(0, std::memory_order_relaxed);

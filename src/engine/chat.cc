@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/gguf_tokenizer.h"
 
 namespace adder {
 namespace {
@@ -12,6 +13,9 @@ ChatTemplate choose_template(const Engine& engine, std::string_view name) {
   if (!name.empty()) {
     if (const auto known = parse_chat_template(name)) return *known;
     bad_input("template: expected one of {}, got '{}'", chat_template_names(), name);
+  }
+  if (const GgufMetadata* gguf = engine.checkpoint().gguf()) {
+    return gguf_chat_template(*gguf).value_or(ChatTemplate::kPlain);
   }
   const std::string& directory = engine.checkpoint().directory();
   const auto found = directory.empty() ? std::nullopt : find_chat_template(directory);

@@ -20,7 +20,7 @@ std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptio
 namespace {
 
 std::unique_ptr<Backend> make_backend_for(const EngineOptions& options) {
-  auto backend = make_backend(options.device, options.threads);
+  auto backend = make_backend(options.device, options.threads, options.pin);
   return options.wrap_backend ? options.wrap_backend(std::move(backend)) : std::move(backend);
 }
 
@@ -61,8 +61,8 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
 const Tokenizer& Engine::tokenizer() const {
   if (!tokenizer_) {
     bad_input(
-        "{}: expected a tokenizer.json or tokenizer.model beside the weights, got none; give ids "
-        "with --tokens",
+        "{}: expected a tokenizer.json or tokenizer.model beside the weights, or a GGUF file with "
+        "a tokenizer, got none; give ids with --tokens",
         model_->checkpoint().path());
   }
   return *tokenizer_;

@@ -17,6 +17,7 @@ namespace adder {
 struct EngineOptions {
   std::string device = "cpu";
   int threads = 0;  // 0: one per CPU that this process may use
+  bool pin = true;  // worker threads keep a CPU of their own when there is one for each
   // Prompts are fed in blocks of this many tokens, which bounds memory whatever the prompt's
   // length. Multiples of kSsdChunkAlign give the same bits for every block size.
   int64_t block = 256;

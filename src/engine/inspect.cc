@@ -34,7 +34,7 @@ ModelReport inspect_model(const std::string& model) {
     r.tokenizer = tokenizer->kind();
     r.tokenizer_ids = tokenizer->size();
   } else {
-    r.warnings.emplace_back("no tokenizer beside the weights: only ids (--tokens) can be given");
+    r.warnings.emplace_back("no tokenizer with the weights: only ids (--tokens) can be given");
   }
   if (r.tokenizer_ids > r.config.vocab_rows) {
     r.warnings.push_back(fmt::format("the tokenizer has {} ids, more than the embedding's {} rows",

@@ -106,16 +106,18 @@ std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& file) {
   return tokenizer;
 }
 
+std::optional<std::string> find_tokenizer_file(const std::string& directory) {
+  const fs::path folder(directory);
+  if (fs::exists(folder / "tokenizer.json")) return (folder / "tokenizer.json").string();
+  if (const auto model = find_sentencepiece(folder)) return model->string();
+  return std::nullopt;
+}
+
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& directory) {
   const fs::path folder(directory);
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (fs::exists(folder / "tokenizer.json")) {
-    tokenizer = load_tokenizer_file((folder / "tokenizer.json").string());
-  } else if (const auto model = find_sentencepiece(folder)) {
-    tokenizer = load_tokenizer_file(model->string());
-  } else {
-    return nullptr;
-  }
+  const auto file = find_tokenizer_file(directory);
+  if (!file) return nullptr;
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer_file(*file);
   for (const char* name : {"special_tokens_map.json", "tokenizer_config.json"}) {
     if (fs::exists(folder / name)) apply_config(*tokenizer, folder / name);
   }

@@ -77,6 +77,9 @@ class Tokenizer {
 // Throws Error(kBadInput) naming the file when one is present but malformed or of an unknown kind.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& directory);
 
+// The file that load_tokenizer() would take; nothing when there is none.
+std::optional<std::string> find_tokenizer_file(const std::string& directory);
+
 // From one file, by its content: tokenizer.json or a SentencePiece model.
 std::unique_ptr<Tokenizer> load_tokenizer_file(const std::string& file);
 

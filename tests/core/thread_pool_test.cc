@@ -33,6 +33,24 @@ TEST_P(ThreadPoolSize, CoversEveryIndexOnceInChunksOfAtMostTheGrain) {
 
 // Plain, unsynchronised writes before and after each loop: a missing fence between two loops shows
 // under the thread sanitizer, a lost wake-up as a hang.
+TEST_P(ThreadPoolSize, StreamsEveryIndexOnceInChunksOfAtLeastTheGrain) {
+  ThreadPool pool(GetParam());
+  for (int64_t count : {0, 1, 2, 7, 64, 1000}) {
+    for (int64_t grain : {1, 3, 64, 2000}) {
+      std::vector<std::atomic<int>> seen(static_cast<size_t>(count));
+      std::atomic<int> short_chunks{0};
+      pool.parallel_stream(count, grain, [&](int64_t begin, int64_t end, int thread) {
+        EXPECT_LT(begin, end);
+        EXPECT_LT(thread, GetParam());
+        if (end - begin < grain) ++short_chunks;
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      for (const auto& times : seen) EXPECT_EQ(times.load(), 1);
+      EXPECT_LE(short_chunks.load(), 1) << "only the last one may be";
+    }
+  }
+}
+
 TEST_P(ThreadPoolSize, OrdersManyShortLoopsOneAfterAnother) {
   ThreadPool pool(GetParam());
   std::vector<int64_t> values(37, 0);

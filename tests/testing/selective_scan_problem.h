@@ -46,6 +46,14 @@ struct SelectiveScanProblem {
   // in_place: out is u itself.
   RunResult run(Backend& backend, const Batch& batch, const std::vector<float>& state,
                 const Layout& layout = kPacked, bool in_place = false) const {
+    const auto scan = [&](const SelectiveScanArgs& args) { backend.selective_scan(args); };
+    return run_by(scan, backend, batch, state, layout, in_place);
+  }
+
+  // By another function on tensors of the backend.
+  template <class Scan>
+  RunResult run_by(Scan scan, Backend& backend, const Batch& batch, const std::vector<float>& state,
+                   const Layout& layout = kPacked, bool in_place = false) const {
     const int64_t slots = static_cast<int64_t>(state.size()) / state_size();
     const auto tensor = [&](const std::vector<int64_t>& dims, const std::vector<float>& values) {
       return OpTensor(backend, dims, layout, values);
@@ -74,7 +82,7 @@ struct SelectiveScanProblem {
     args.ssm_state = tstate.view();
     args.out = in_place ? tu.view() : tout.view();
     args.batch = batch.packed();
-    backend.selective_scan(args);
+    scan(args);
     return {in_place ? tu.read() : tout.read(), tstate.read()};
   }
 };

@@ -14,7 +14,7 @@ namespace adder {
 // aligned to 64 bytes, contents are undefined, and a request invalidates earlier pointers of the
 // same kind. Request before parallel_for: its body must not throw.
 struct CpuContext {
-  CpuContext(int threads, Isa chosen) : pool(threads), isa(chosen) {
+  CpuContext(int threads, Isa chosen, bool pin = true) : pool(threads, pin), isa(chosen) {
     per_thread.resize(static_cast<size_t>(pool.size()));
   }
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <cstring>
 
 #include "backends/cpu/ops.h"
@@ -15,7 +14,7 @@ namespace {
 
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(int threads, Isa isa) : context_(threads, isa) {}
+  CpuBackend(int threads, Isa isa, bool pin) : context_(threads, isa, pin) {}
 
   std::string_view name() const override { return "cpu"; }
   std::string description() const override {
@@ -119,10 +118,9 @@ std::vector<std::string> cpu_isas() {
   return names;
 }
 
-std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa) {
-  const char* forced = std::getenv("ADDER_FORCE_ISA");
-  if (isa.empty() && forced != nullptr) isa = forced;
-  return std::make_unique<CpuBackend>(threads, choose_isa(isa));
+std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa, bool pin) {
+  return std::make_unique<CpuBackend>(
+      threads, isa.empty() ? isa_from_environment() : choose_isa(isa), pin);
 }
 
 }  // namespace adder

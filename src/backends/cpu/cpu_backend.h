@@ -14,8 +14,8 @@ namespace adder {
 std::vector<std::string> cpu_isas();
 
 // threads <= 0: one per CPU that this process may use. isa empty: the environment variable
-// ADDER_FORCE_ISA, and without it the best one that has been proven (AVX-512 is used on request
-// only). Throws Error(kBadInput) for an instruction set that cannot run here.
-std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa = {});
+// ADDER_FORCE_ISA, and without it the best one. pin: as ThreadPool. Throws Error(kBadInput) for an
+// instruction set that cannot run here.
+std::unique_ptr<Backend> make_cpu_backend(int threads, std::string_view isa = {}, bool pin = true);
 
 }  // namespace adder

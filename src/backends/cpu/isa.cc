@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 
 #include "core/error.h"
 #include "hwy/highway.h"
@@ -40,6 +41,11 @@ Isa choose_isa(std::string_view name) {
   }
   bad_input("cpu: expected an instruction set of this build and machine ({}), got '{}'",
             fmt::join(names, ", "), name);
+}
+
+Isa isa_from_environment() {
+  const char* forced = std::getenv("ADDER_FORCE_ISA");
+  return choose_isa(forced != nullptr ? forced : "");
 }
 
 }  // namespace adder

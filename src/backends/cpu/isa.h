@@ -24,6 +24,9 @@ std::vector<Isa> runnable_isas();
 // name empty: the best one. Throws Error(kBadInput) naming those that can run.
 Isa choose_isa(std::string_view name);
 
+// The one that the environment variable ADDER_FORCE_ISA names, the best one without it.
+Isa isa_from_environment();
+
 }  // namespace adder
 
 // The function that HWY_EXPORT(function) collected for the context's instruction set.

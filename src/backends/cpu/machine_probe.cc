@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <fstream>
 
 #include "backends/cpu/probe_loops.h"
@@ -187,8 +186,7 @@ class CpuProbe final : public MachineProbe {
 }  // namespace
 
 std::unique_ptr<MachineProbe> make_cpu_probe(int threads) {
-  const char* forced = std::getenv("ADDER_FORCE_ISA");
-  return std::make_unique<CpuProbe>(threads, choose_isa(forced != nullptr ? forced : ""));
+  return std::make_unique<CpuProbe>(threads, isa_from_environment());
 }
 
 }  // namespace adder

@@ -190,13 +190,11 @@ struct FloatJob {
 template <typename T>
 void MatmulFewRows(const FloatJob<T>& job, int64_t rows, CpuContext& context) {
   const int64_t panels = (job.n + kPanel - 1) / kPanel;
-  // Eight chunks a thread even out disturbances; a product below 32k multiplications takes less
-  // time than waking a thread.
-  const int64_t chunks = rows * job.n * job.k < 32768 ? 1 : int64_t{8} * context.pool.size();
-  context.pool.parallel_for(panels, (panels + chunks - 1) / chunks,
-                            [&](int64_t begin, int64_t end, int) {
-                              for (; begin < end; ++begin) job.Direct(begin, rows);
-                            });
+  // A product below 32k multiplications takes less time than waking a thread.
+  const int64_t grain = rows * job.n * job.k < 32768 ? panels : 1;
+  context.pool.parallel_stream(panels, grain, [&](int64_t begin, int64_t end, int) {
+    for (; begin < end; ++begin) job.Direct(begin, rows);
+  });
 }
 
 template <typename T>

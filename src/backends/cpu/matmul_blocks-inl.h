@@ -377,25 +377,26 @@ void MatmulBlocks(const MatmulArgs& args, CpuContext& context) {
                             args.out.stride[0],
                             n};
   const int64_t panels = (n + kPanel - 1) / kPanel;
-  // Few rows: eight chunks a thread even out disturbances. Many: narrow products are cut along the
-  // rows as well, so that every thread gets about four pieces.
+  if (rows <= 4 * kRows) {
+    // A product below 64k multiplications takes less time than waking a thread.
+    const int64_t panel_grain = rows * n * k < 65536 ? panels : 1;
+    context.pool.parallel_stream(panels, panel_grain, [&](int64_t begin, int64_t end, int) {
+      for (; begin < end; ++begin) job.Run(begin, 0, rows);
+    });
+    return;
+  }
+  // Narrow products are cut along the rows as well, so that every thread gets about four pieces.
   const int64_t threads = context.pool.size();
   const int64_t row_pieces = (rows + kPieceRows - 1) / kPieceRows;
-  const int64_t cuts = rows <= 4 * kRows
-                           ? 1
-                           : std::clamp((4 * threads + panels - 1) / std::max<int64_t>(1, panels),
-                                        row_pieces, std::max(row_pieces, rows / (4 * kRows)));
+  const int64_t cuts = std::clamp((4 * threads + panels - 1) / std::max<int64_t>(1, panels),
+                                  row_pieces, std::max(row_pieces, rows / (4 * kRows)));
   const int64_t height = ((rows + cuts - 1) / cuts + kRows - 1) / kRows * kRows;
-  const int64_t chunks = rows * n * k < 65536 ? 1 : 8 * threads;
-  const int64_t pieces = panels * cuts;
-  context.pool.parallel_for(pieces, std::max<int64_t>(1, (pieces + chunks - 1) / chunks),
-                            [&](int64_t begin, int64_t end, int) {
-                              for (int64_t i = begin; i < end; ++i) {
-                                const int64_t row = i % cuts * height;
-                                if (row < rows || rows == 0)
-                                  job.Run(i / cuts, row, std::min(rows, row + height));
-                              }
-                            });
+  context.pool.parallel_stream(panels * cuts, 1, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i % cuts * height;
+      if (row < rows) job.Run(i / cuts, row, std::min(rows, row + height));
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

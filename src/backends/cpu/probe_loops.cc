@@ -3,7 +3,7 @@
 #define HWY_TARGET_INCLUDE "backends/cpu/probe_loops.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h, which includes this file once for every target.
-#include "backends/cpu/simd_math-inl.h"
+#include "backends/cpu/fast_exp-inl.h"
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -147,8 +147,10 @@ ProbeWork ProbeExp2(int64_t iterations) {
   const DF d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int64_t kNumbers = 1024;
-  constexpr int kTogether = 4;
-  HWY_ALIGN float x[kNumbers], y[kNumbers];
+  constexpr int kTogether = FastExp<DF>::kSideBySide;
+  HWY_ALIGN float x[kNumbers], y[kNumbers], constants[64];
+  FillExpConstants(constants);
+  const FastExp<DF> exp(d, constants);
   for (int64_t i = 0; i < kNumbers; ++i) x[i] = -0.01f * static_cast<float>(i);
   float sink = 0;
   for (int64_t n = 0; n < iterations; ++n) {
@@ -156,7 +158,7 @@ ProbeWork ProbeExp2(int64_t iterations) {
       VF v[kTogether];
 #pragma GCC unroll 8
       for (int j = 0; j < kTogether; ++j) v[j] = hn::Load(d, x + i + j * lanes);
-      Exp2Many(d, v);
+      exp.template Exp2</*kClamp=*/false>(d, v);
 #pragma GCC unroll 8
       for (int j = 0; j < kTogether; ++j) hn::Store(v[j], d, y + i + j * lanes);
     }

@@ -4,7 +4,7 @@
 //   S1   = 2^l[last] * S0 + sum_s 2^(l[last] - l[s]) * dt'[s] * outer(x[s], B[s])
 // Per token and head 33 k multiply-adds at headdim 64, d_state 128; the state is read twice and
 // written once per chunk. y is computed transposed, tokens in the lanes, so that the state needs no
-// other layout than its own: its elements enter as broadcasts, C as panels of 2 vectors of tokens.
+// other layout than its own: its elements enter as broadcasts, C as panels of up to 16 tokens.
 //
 // A sum over tokens that are masked with 0 turns NaN and inf of a later token into NaN of an
 // earlier one. Chunks with such numbers, or with exponents above 0, go the recurrent way instead.
@@ -25,9 +25,12 @@ HWY_BEFORE_NAMESPACE();
 namespace adder {
 namespace HWY_NAMESPACE {
 
-// Tokens of a panel: 2 vectors.
+// A panel holds 16 tokens or less: wider ones waste more on the upper triangle and on short chunks.
+inline constexpr int kPanelVectors = hn::MaxLanes(hn::ScalableTag<float>()) < 16 ? 2 : 1;
+
+// Tokens of a panel.
 inline int64_t SsdPanel() {
-  return 2 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+  return kPanelVectors * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
 }
 
 // Scratch of one thread. Panels hold tokens [j * panel, (j + 1) * panel) side by side.
@@ -72,10 +75,12 @@ HWY_INLINE void SsdAccumulate(D d, const float* HWY_RESTRICT a, int64_t a_row, i
 
 // Calls body with std::integral_constant R and a row, for blocks of R rows that cover [0, rows).
 // 6 rows of 2 vectors fill the 16 registers of AVX2: 12 sums, 2 of the panel, one broadcast.
+// AVX-512 has 32 of them.
 template <class Body>
 HWY_INLINE void SsdRowBlocks(int64_t rows, Body body) {
   int64_t r = 0;
-  for (; r + 6 <= rows; r += 6) body(std::integral_constant<int, 6>(), r);
+  constexpr int kMost = kPanelVectors == 2 ? 6 : 8;
+  for (; r + kMost <= rows; r += kMost) body(std::integral_constant<int, kMost>(), r);
   for (; r + 4 <= rows; r += 4) body(std::integral_constant<int, 4>(), r);
   for (; r < rows; ++r) body(std::integral_constant<int, 1>(), r);
 }
@@ -148,7 +153,7 @@ inline float SsdCopy(const float* from, int64_t count, float* to) {
 // False if B or C has a number that is not finite.
 inline bool SsdPrepareGroup(const SsdGroup& g, int64_t t0, int64_t tokens, const SsdScratch& w) {
   const hn::ScalableTag<float> d;
-  const int64_t panel = SsdPanel(), N = g.d_state;
+  const int64_t panel = SsdPanel(), lanes = panel / kPanelVectors, N = g.d_state;
   float check = 0;
   for (int64_t t = 0; t < tokens; ++t) {
     check += SsdCopy(g.B + (t0 + t) * g.B_row, N, w.B + t * N);
@@ -167,13 +172,13 @@ inline bool SsdPrepareGroup(const SsdGroup& g, int64_t t0, int64_t tokens, const
     float* CB = w.CB + j * kSsdChunk * panel;
     SsdRowBlocks(std::min(tokens, (j + 1) * panel), [&](auto rows, int64_t s) HWY_ATTR {
       constexpr int kRows = decltype(rows)::value;
-      hn::Vec<decltype(d)> acc[kRows][2];
-      for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
-      SsdAccumulate<kRows, 2>(d, w.B + s * N, N, 1, C, panel, N, acc);
-      for (int r = 0; r < kRows; ++r) {
-        hn::StoreU(acc[r][0], d, CB + (s + r) * panel);
-        hn::StoreU(acc[r][1], d, CB + (s + r) * panel + panel / 2);
-      }
+      hn::Vec<decltype(d)> acc[kRows][kPanelVectors];
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kPanelVectors; ++v) acc[r][v] = hn::Zero(d);
+      SsdAccumulate<kRows, kPanelVectors>(d, w.B + s * N, N, 1, C, panel, N, acc);
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kPanelVectors; ++v)
+          hn::StoreU(acc[r][v], d, CB + (s + r) * panel + v * lanes);
     });
   }
   return check == 0;
@@ -214,7 +219,7 @@ inline bool SsdCumulate(const SsdHead& s, const float* dt, int64_t tokens, SsdEx
 // M[s][t] = CB[s][t] * 2^(l[t] - l[s]), exponents masked before exp2.
 inline void SsdDecayMatrix(const SsdExponents& e, int64_t tokens, const SsdScratch& w) {
   const hn::ScalableTag<float> d;
-  const int64_t panel = SsdPanel(), lanes = panel / 2;
+  const int64_t panel = SsdPanel(), lanes = panel / kPanelVectors;
   for (int64_t t = 0; t < (tokens + panel - 1) / panel * panel; t += lanes) {
     const auto high = hn::LoadU(d, e.high + t), low = hn::LoadU(d, e.low + t);
     const auto index = hn::Iota(d, static_cast<float>(t));
@@ -275,26 +280,27 @@ template <int kRows>
 HWY_INLINE void SsdOutputTile(const SsdGroup& g, const SsdHead& s, const SsdExponents& e, int64_t p,
                               int64_t j, int64_t tokens, const SsdScratch& w) {
   const hn::ScalableTag<float> d;
-  const int64_t panel = SsdPanel(), lanes = panel / 2;
-  hn::Vec<decltype(d)> acc[kRows][2];
+  const int64_t panel = SsdPanel(), lanes = panel / kPanelVectors;
+  hn::Vec<decltype(d)> acc[kRows][kPanelVectors];
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = hn::Zero(d);
-  SsdAccumulate<kRows, 2>(d, s.S + p * s.S_row, s.S_row, 1, w.C + j * g.d_state * panel, panel,
-                          g.d_state, acc);
-  const auto decay0 = hn::LoadU(d, e.decay + j * panel);
-  const auto decay1 = hn::LoadU(d, e.decay + j * panel + lanes);
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v) acc[r][v] = hn::Zero(d);
+  SsdAccumulate<kRows, kPanelVectors>(d, s.S + p * s.S_row, s.S_row, 1, w.C + j * g.d_state * panel,
+                                      panel, g.d_state, acc);
+#pragma GCC unroll 2
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const auto decay = hn::LoadU(d, e.decay + j * panel + v * lanes);
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    acc[r][0] = hn::Mul(acc[r][0], decay0);
-    acc[r][1] = hn::Mul(acc[r][1], decay1);
+    for (int r = 0; r < kRows; ++r) acc[r][v] = hn::Mul(acc[r][v], decay);
   }
-  SsdAccumulate<kRows, 2>(d, w.xdt + p, 1, s.headdim, w.M + j * kSsdChunk * panel, panel,
-                          std::min(tokens, (j + 1) * panel), acc);
+  SsdAccumulate<kRows, kPanelVectors>(d, w.xdt + p, 1, s.headdim, w.M + j * kSsdChunk * panel,
+                                      panel, std::min(tokens, (j + 1) * panel), acc);
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    hn::StoreU(acc[r][0], d, w.y + (p + r) * kSsdChunk + j * panel);
-    hn::StoreU(acc[r][1], d, w.y + (p + r) * kSsdChunk + j * panel + lanes);
-  }
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kPanelVectors; ++v)
+      hn::StoreU(acc[r][v], d, w.y + (p + r) * kSsdChunk + j * panel + v * lanes);
 }
 
 // S = decay * S + sum_t xdt[t] * B[t], for kRows rows and kVectors vectors from n on.
