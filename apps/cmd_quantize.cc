@@ -122,13 +122,10 @@ void add_quantize(CLI::App& app) {
   c->footer(
       "SRC is a model, or '' for the demo model; DST a .gguf file or, for bf16 and f16, also a "
       "new\n"
-      "folder of safetensors. A, D, dt bias, convolution, norms and biases stay F32; x_proj, "
-      "dt_proj\n"
-      "and the dt rows of Mamba-2's in_proj get 8 bits at least. Rows that are no multiple of 256 "
-      "turn\n"
-      "q4_k into q4_0; rows that are no multiple of 32 are kept in F16. DST appears once it is "
-      "whole\n"
-      "and was read back.");
+      "folder of safetensors. A, D, dt bias, convolution, norms and biases stay F32; x_proj,\n"
+      "dt_proj and the dt rows of Mamba-2's in_proj get 8 bits at least. A model whose d_model is\n"
+      "no multiple of 256 gets q8_0 for q4_k; rows that are no multiple of 32 stay F16. DST\n"
+      "appears once it is whole and was read back.");
   const auto a = std::make_shared<Arguments>();
   c->add_option("SRC", a->source, "Model to read")->required();
   c->add_option("DST", a->target, "File or folder to write")->required();

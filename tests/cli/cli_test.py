@@ -290,6 +290,51 @@ class Commands(unittest.TestCase):
         process.stdout.close()
         self.assertNotEqual(process.wait(timeout=60), 0)
 
+    # quantize
+
+    def test_quantize_writes_a_model_that_runs_and_reports_its_errors(self):
+        target = self.folder / "demo.gguf"
+        out, err = adder("quantize", "", target, "--type", "q4_0")
+        self.assertEqual(err, "")
+        self.assertRegex(out, r"blk\.5\.ssm_in_dt\.weight +\(6, 192\) +BF16 > Q8_0 +8\.5 +0\.\d+ %")
+        self.assertRegex(out, r"written and read back\n\Z")
+        self.assertLess(target.stat().st_size, 1_000_000)
+        self.assertEqual(os.listdir(self.folder), ["demo.gguf"])
+        report = json.loads(adder("inspect", target, "--json")[0])
+        self.assertEqual(report["dtypes"]["Q4_0"]["tensors"], 13)
+        text = self.folder / "text"
+        text.write_text("She was the youngest of the two daughters of a most affectionate father.\n")
+        adder("quantize", "", self.folder / "same", "--type", "bf16")
+        plain, small = (json.loads(adder("score", model, text, "--json")[0])["total"]["nll"]
+                        for model in (self.folder / "same", target))
+        self.assertAlmostEqual(small / plain, 1, delta=0.1)  # one line of text
+
+    def test_quantize_json_calibration_and_warnings(self):
+        text = self.folder / "text"
+        text.write_text("The morning after the ball they walked to the village. " * 20)
+        out, err = adder("quantize", "", self.folder / "a.gguf", "--type", "q4_0", "--calibration", text,
+                         "--calibration-tokens", 300, "--json", "--threads", 1)
+        report = json.loads(out)
+        self.assertEqual(report["bytes"], sum(
+            math.prod(t["shape"]) * t["bits_per_weight"] / 8 for t in report["tensors"]))
+        self.assertEqual({t["to"] for t in report["tensors"]}, {"F32", "Q4_0", "Q8_0"})
+        self.assertTrue(all(0 < t["relative_rms_error"] < 0.15 and t["max_error"] > 0
+                            for t in report["tensors"] if t["to"] != "F32"))
+        adder("quantize", "", self.folder / "b.gguf", "--type", "q4_0")
+        self.assertNotEqual((self.folder / "a.gguf").read_bytes(), (self.folder / "b.gguf").read_bytes())
+        out, err = adder("quantize", "", self.folder / "c.gguf", "--type", "q4_k")
+        self.assertIn("warning: d_model 192 is no multiple of 256: Q8_0 instead of Q4_K", err)
+
+    def test_quantize_refuses(self):
+        self.assertIn("ends in .gguf", self.fails("quantize", "", self.folder / "x", "--type", "q8_0"))
+        self.assertIn("cannot write", self.fails("quantize", "", "/dev/null.gguf/x.gguf"))
+        self.assertIn("no such file", self.fails("quantize", self.folder / "no", self.folder / "x.gguf"))
+        case = GOLDEN / "mamba1_hf"  # has no tokenizer
+        self.assertIn("expected a tokenizer", self.fails(
+            "quantize", case, self.folder / "x.gguf", "--type", "q4_0", "--calibration", "-", text="abc"))
+        adder("quantize", "", self.folder / "x.gguf", "--type", "q2_k", expect=2)
+        self.assertEqual(os.listdir(self.folder), [])
+
 
 def to_float32(value):
     return struct.unpack("<f", struct.pack("<f", value))[0]

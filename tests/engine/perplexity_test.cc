@@ -18,11 +18,10 @@ namespace {
 
 using namespace adder::testing;
 
-// Rows of the tiny models are no multiples of 256 (demo: 192 and 384; ProtMamba: 128, and 256 in
-// out_proj alone), so there q4_k mostly means Q4_0. Bounds: 0.5 % for Q8_0 and 3 % for Q4_K are the
-// project's; that of Q4_0 is the same, of which docs/numerics.md says what was measured.
-constexpr std::pair<DType, double> kGates[] = {
-    {DType::kQ8_0, 0.005}, {DType::kQ4_K, 0.03}, {DType::kQ4_0, 0.03}};
+struct Gate {
+  DType type;
+  double cost;  // of perplexity at most, relative to the source's own weights
+};
 
 double perplexity(std::shared_ptr<const Checkpoint> checkpoint, const std::vector<int32_t>& ids,
                   const char* device) {
@@ -31,14 +30,14 @@ double perplexity(std::shared_ptr<const Checkpoint> checkpoint, const std::vecto
   return std::exp(std::accumulate(nll.begin(), nll.end(), 0.0) / static_cast<double>(nll.size()));
 }
 
-void expect_gates(const std::shared_ptr<const Checkpoint>& source,
-                  const std::vector<int32_t>& ids) {
+void expect_gates(const std::shared_ptr<const Checkpoint>& source, const std::vector<int32_t>& ids,
+                  std::initializer_list<Gate> gates) {
   const TempDir dir;
   const double exact = perplexity(source, ids, "cpu");
-  for (const auto& [type, gate] : kGates) {
+  for (const auto& [type, gate] : gates) {
     quantize_model(*source, dir.path("m.gguf"), {.type = type, .threads = 2});
     const double got = perplexity(
-        std::make_shared<const Checkpoint>(Checkpoint::open(dir.path("m.gguf"))), ids, "ref");
+        std::make_shared<const Checkpoint>(Checkpoint::open(dir.path("m.gguf"))), ids, "cpu");
     const double cost = got / exact - 1;
     fmt::print("{}: perplexity {:.5f} after {:.5f}, {:+.3f} %\n", dtype_name(type), got, exact,
                100 * cost);
@@ -58,7 +57,10 @@ std::vector<int32_t> persuasion(size_t bytes) {
 TEST(Perplexity, DemoModel) {
   const auto ids = persuasion(4000);  // held out of its training
   if (ids.empty()) GTEST_SKIP() << "missing: " ADDER_FIXTURES_DIR "/text/austen_persuasion.txt";
-  expect_gates(std::make_shared<const Checkpoint>(open_model("")), ids);
+  // 0.5 % and 3 % are the project's bars. d_model is 192, so q4_k means Q8_0 here; the test below
+  // has the real Q4_K. Q4_0 cost 1.0 % on this text.
+  expect_gates(std::make_shared<const Checkpoint>(open_model("")), ids,
+               {{DType::kQ8_0, 0.005}, {DType::kQ4_K, 0.03}, {DType::kQ4_0, 0.02}});
 }
 
 TEST(Perplexity, ProtMamba) {
@@ -66,8 +68,11 @@ TEST(Perplexity, ProtMamba) {
   if (!std::filesystem::exists(folder + "/pytorch_model.bin"))
     GTEST_SKIP() << "missing: " << folder << "/pytorch_model.bin";
   const auto golden = nlohmann::json::parse(std::ifstream(folder + "/golden.json"));
+  // A model of 0.9 million parameters that knows one protein by heart, at a perplexity of 1.1: 4
+  // bits make it forget (docs/numerics.md), so there is no bar for Q4_0. d_model is 128: q4_k means
+  // Q8_0.
   expect_gates(std::make_shared<const Checkpoint>(Checkpoint::open(folder)),
-               ids_of(golden["greedy_ids"]));
+               ids_of(golden["greedy_ids"]), {{DType::kQ8_0, 0.005}, {DType::kQ4_K, 0.03}});
 }
 
 // Q4_K on a trained model all the same: its rounding of the weights alone, with blocks that run on
