@@ -15,6 +15,7 @@ void add_logits(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_inspect(CLI::App& app);
 void add_pull(CLI::App& app);
+void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_roofline(CLI::App& app);

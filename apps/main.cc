@@ -39,6 +39,7 @@ int main(int argc, char** argv) {
   adder::add_tokenize(app);
   adder::add_inspect(app);
   adder::add_pull(app);
+  adder::add_convert(app);
   adder::add_quantize(app);
   adder::add_bench(app);
   adder::add_roofline(app);

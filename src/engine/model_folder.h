@@ -4,6 +4,7 @@
 #include <string>
 
 #include "io/checkpoint.h"
+#include "model/config.h"
 
 namespace adder {
 
@@ -24,8 +25,13 @@ class TemporaryFolder {
   std::string target_, path_;  // path_ is empty once there is no temporary folder
 };
 
-// Writes the config of a checkpoint to `folder` and copies what lies beside it: tokenizer, chat
-// template, generation settings.
-void copy_companions(const Checkpoint& source, const std::string& folder);
+// A config.json in the dialect of Hugging Face for a model of any dialect. What that dialect lacks
+// is under keys of Adder's own ("adder.vocab_size").
+std::string hugging_face_config(const ModelConfig& config, const Checkpoint& source);
+
+// Writes `config` to `folder` and copies what lies beside the source: tokenizer, chat template,
+// generation settings. The tokenizer and the template of a GGUF file become files.
+void write_companions(const Checkpoint& source, const std::string& config,
+                      const std::string& folder);
 
 }  // namespace adder

@@ -55,6 +55,12 @@ class TensorConverter {
         weight == options_.importance.end() ? std::span<const float>{} : weight->second;
 
     TensorReport report{p.name, p.source->dtype, p.dtype, p.shape};
+    if (p.dtype == p.source->dtype && p.map == nullptr && p.source->is_contiguous()) {
+      copy(p, rows, columns, write, on_rows);
+      report.bits_per_weight =
+          8.0 * static_cast<double>(row_bytes(p.dtype, elements)) / static_cast<double>(elements);
+      return report;
+    }
     double squared_error = 0, squares = 0;
     const int64_t chunk = std::max<int64_t>(1, kChunkElements / columns);
     for (int64_t begin = 0; begin < rows; begin += chunk) {
@@ -90,6 +96,17 @@ class TensorConverter {
   struct Scratch {
     std::vector<float> values, rounded;
   };
+
+  static void copy(const PlannedTensor& p, int64_t rows, int64_t columns, const ByteSink& write,
+                   const std::function<void(int64_t)>& on_rows) {
+    const int64_t chunk = std::max<int64_t>(1, kChunkElements / columns);
+    for (int64_t begin = 0; begin < rows; begin += chunk) {
+      const int64_t n = std::min(chunk, rows - begin);
+      write({p.source->data + row_bytes(p.dtype, (p.first_row + begin) * columns),
+             row_bytes(p.dtype, n * columns)});
+      on_rows(n * columns);
+    }
+  }
 
   void convert_row(const PlannedTensor& p, int64_t begin, int64_t i, int64_t columns,
                    std::span<const float> importance, Scratch& s) {
@@ -174,10 +191,18 @@ void verify(const std::string& path, const std::string& target, const ModelConfi
 }
 
 std::unique_ptr<TensorWriter> make_writer(bool gguf, const Checkpoint& source,
-                                          const ModelConfig& config, DType type, ByteSink sink) {
+                                          const ModelConfig& config,
+                                          const std::vector<PlannedTensor>& plan, ByteSink sink,
+                                          std::vector<std::string>& warnings) {
   if (!gguf) return std::make_unique<SafetensorsWriter>(std::move(sink));
   auto writer = std::make_unique<GgufWriter>(std::move(sink));
-  add_gguf_metadata(*writer, source, config, type);
+  const std::string in_proj = gguf_names().layer(0, "mixer.in_proj.weight");
+  DType type = DType::kF32;
+  for (const PlannedTensor& p : plan) {
+    if (p.name == in_proj) type = p.dtype;
+  }
+  const auto more = add_gguf_metadata(*writer, source, config, type);
+  warnings.insert(warnings.end(), more.begin(), more.end());
   return writer;
 }
 
@@ -185,23 +210,25 @@ void check_options(const Checkpoint& source, const std::string& target, bool ggu
                    const QuantizeOptions& o) {
   constexpr std::array kTypes = {DType::kBF16, DType::kF16, DType::kQ8_0, DType::kQ4_0,
                                  DType::kQ4_K};
-  ADDER_CHECK(std::find(kTypes.begin(), kTypes.end(), o.type) != kTypes.end(),
-              "type: expected BF16, F16, Q8_0, Q4_0 or Q4_K, got {}", dtype_name(o.type));
+  ADDER_CHECK(!o.type || std::find(kTypes.begin(), kTypes.end(), *o.type) != kTypes.end(),
+              "type: expected BF16, F16, Q8_0, Q4_0 or Q4_K, got {}", dtype_name(*o.type));
+  std::error_code ignored;
+  if (fs::equivalent(target, source.path(), ignored)) {
+    bad_input("{}: expected another target than the source", target);
+  }
   if (gguf) return;
-  if (is_quantized(o.type)) {
+  if (o.type && is_quantized(*o.type)) {
     bad_input(
         "{}: expected a path that ends in .gguf for {}; a folder of safetensors holds BF16 "
         "and F16 only",
-        target, dtype_name(o.type));
+        target, dtype_name(*o.type));
   }
-  if (fs::path(target).extension() == ".safetensors") {
+  const std::string extension = fs::path(target).extension().string();
+  if (extension == ".safetensors" || extension == ".bin" || extension == ".pt") {
     bad_input(
         "{}: expected a path that ends in .gguf, or a folder for model.safetensors and its "
         "config",
         target);
-  }
-  if (source.dialect() == Dialect::kGguf) {
-    bad_input("{}: expected a path that ends in .gguf, because the source is GGUF", target);
   }
 }
 
@@ -213,8 +240,12 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
   check_options(source, target, gguf, o);
   const ModelConfig config = derive_config(source);
   Weights::load(source, config, *make_backend("ref"));  // refuses what is not a whole model
+  const bool from_gguf = source.dialect() == Dialect::kGguf;
+  const PlanNames names = gguf                   ? PlanNames::kGguf
+                          : from_gguf || !o.type ? PlanNames::kHuggingFace
+                                                 : PlanNames::kSource;
   std::vector<PlannedTensor> plan =
-      plan_tensors(source, config, {o.type, gguf, o.llama_compatible});
+      plan_tensors(source, config, {o.type, names, o.llama_compatible});
   if (!gguf) {  // no gaps in the file: wider types first keep all aligned
     std::stable_sort(plan.begin(), plan.end(), [](const auto& a, const auto& b) {
       return dtype_size(a.dtype) > dtype_size(b.dtype);
@@ -225,8 +256,10 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
   std::optional<TemporaryFolder> folder;
   if (!gguf) folder.emplace(target);
   AtomicFile file(gguf ? target : folder->path() + "/model.safetensors");
-  const auto writer = make_writer(gguf, source, config, o.type,
-                                  [&](std::span<const std::byte> bytes) { file.write(bytes); });
+  QuantizeReport report;
+  const auto writer = make_writer(
+      gguf, source, config, plan, [&](std::span<const std::byte> bytes) { file.write(bytes); },
+      report.warnings);
   int64_t done = 0, total = 0;
   for (const PlannedTensor& p : plan) {
     writer->declare(p.name, p.dtype, p.shape);
@@ -235,7 +268,6 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
     total += elements;
   }
 
-  QuantizeReport report;
   report.source_bytes = source.total_bytes();
   bool was_quantized = false;
   ThreadPool pool(o.threads);
@@ -262,12 +294,15 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
     source.release(*p.source);
   }
   writer->finish();
-  if (const DType type = type_for_model(o.type, config); type != o.type) {
-    report.warnings.push_back(fmt::format("d_model {} is no multiple of {}: {} instead of {}",
-                                          config.d_model, block_shape(o.type).elements,
-                                          dtype_name(type), dtype_name(o.type)));
+  if (o.type) {
+    const DType type = type_for_model(*o.type, config);
+    if (type != *o.type) {
+      report.warnings.push_back(fmt::format("d_model {} is no multiple of {}: {} instead of {}",
+                                            config.d_model, block_shape(*o.type).elements,
+                                            dtype_name(type), dtype_name(*o.type)));
+    }
   }
-  if (was_quantized) {
+  if (was_quantized && o.type) {
     report.warnings.emplace_back(
         "the source is quantized already; its errors and the new ones add up");
   }
@@ -277,7 +312,10 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
     return report;
   }
   file.commit();
-  copy_companions(source, folder->path());
+  const bool keeps_config = names == PlanNames::kSource;
+  write_companions(source,
+                   keeps_config ? source.config().dump() : hugging_face_config(config, source),
+                   folder->path());
   verify(folder->path(), target, config, plan, digests);
   folder->commit();
   return report;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +18,9 @@ namespace adder {
 using Importance = std::map<std::string, std::vector<float>, std::less<>>;
 
 struct QuantizeOptions {
-  DType type = DType::kQ8_0;      // BF16, F16, Q8_0, Q4_0 or Q4_K
+  // BF16, F16, Q8_0, Q4_0 or Q4_K. Nothing converts: matrices keep their dtypes (block formats
+  // become F32 outside GGUF), and bytes that stay the same are copied.
+  std::optional<DType> type = DType::kQ8_0;
   bool llama_compatible = false;  // see PlanOptions
   int threads = 0;                // 0: one per CPU that this process may use
   Importance importance;          // may be empty; matters for Q4_0 and Q4_K
@@ -43,13 +46,14 @@ struct QuantizeReport {
   std::vector<std::string> warnings;
 };
 
-// target: a path ending in .gguf; for BF16 and F16 also a new or empty folder, which gets
-// model.safetensors, the config and the tokenizer. The dtype of each tensor is stored_dtype()'s
-// (engine/quantize_plan.h). Needs memory for a few million elements whatever the size of the model.
-// The target appears whole or not at all, and only after it was read back: every tensor's bytes are
-// compared by their SHA-256, and the model's sizes with the source's.
-// Throws Error(kBadInput) naming file and tensor for NaN, Inf and what the target's type cannot
-// hold, and Error(kIo) for what cannot be written.
+// target: a path ending in .gguf; for BF16, F16 and conversions also a new or empty folder, which
+// gets model.safetensors, a config and the tokenizer, in the dialect of Hugging Face when
+// converting or when the source is GGUF. The source itself is refused as target. The dtype of each
+// tensor is stored_dtype()'s (engine/quantize_plan.h). Needs memory for a few million elements
+// whatever the size of the model. The target appears whole or not at all, and only after it was
+// read back: every tensor's bytes are compared by their SHA-256, and the model's sizes with the
+// source's. Throws Error(kBadInput) naming file and tensor for NaN, Inf and what the target's type
+// cannot hold, and Error(kIo) for what cannot be written.
 QuantizeReport quantize_model(const Checkpoint& source, const std::string& target,
                               const QuantizeOptions& options);
 

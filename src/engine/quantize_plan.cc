@@ -46,6 +46,15 @@ float negative_exp(float a_log) {
   return static_cast<float>(-std::exp(static_cast<double>(a_log)));
 }
 
+float log_negative(float a) {
+  return static_cast<float>(std::log(-static_cast<double>(a)));
+}
+
+TensorNames names_of(const PlanOptions& options, const TensorNames& from) {
+  if (options.names == PlanNames::kGguf) return gguf_names();
+  return options.names == PlanNames::kHuggingFace ? hugging_face_names() : from;
+}
+
 // Reads the whole tensor: asked only of the few that no block format suits.
 bool fits_f16(const StoredTensor& t) {
   const int64_t columns = t.shape.back();
@@ -65,14 +74,15 @@ class Planner {
         config_(config),
         options_(options),
         from_(tensor_names(source)),
-        to_(options.gguf ? gguf_names() : from_) {}
+        to_(names_of(options, from_)),
+        gguf_(options.names == PlanNames::kGguf) {}
 
   std::vector<PlannedTensor> plan() {
     const StoredTensor* embedding = source_.find(from_.embedding);
     add(embedding, to_.embedding, TensorRole::kMatrix);
     const StoredTensor* head = source_.find(from_.lm_head);
     // Without a head a GGUF file is tied; elsewhere the config tells.
-    if (head != nullptr && !config_.tied_head && !(options_.gguf && same_data(*head, *embedding)))
+    if (head != nullptr && !config_.tied_head && !(gguf_ && same_data(*head, *embedding)))
       add(head, to_.lm_head, TensorRole::kMatrix);
     add(source_.find(from_.norm_f), to_.norm_f, TensorRole::kExact);
     for (int64_t i = 0; i < config_.n_layer; ++i)
@@ -91,18 +101,23 @@ class Planner {
     p.name = name;
     p.source = source;
     p.shape = source->shape;
-    p.dtype = stored_dtype(role, options_.type, source->shape.back());
-    if (p.dtype == DType::kF16 && options_.type != DType::kF16 && !fits_f16(*source))
+    if (!options_.type) {
+      const bool keeps = role != TensorRole::kExact && (gguf_ || !is_quantized(source->dtype));
+      p.dtype = keeps ? source->dtype : DType::kF32;
+      return p;
+    }
+    p.dtype = stored_dtype(role, *options_.type, source->shape.back());
+    if (p.dtype == DType::kF16 && *options_.type != DType::kF16 && !fits_f16(*source))
       p.dtype = DType::kF32;
     return p;
   }
 
   void add_part(int64_t layer, const Part& part) {
-    const StoredTensor* t = source_.find(from_.layer(layer, part.suffix));
     const bool mamba2 = config_.mixer == MixerKind::kMamba2;
-    // In GGUF these two are spelled alike.
-    const bool is_others = part.suffix == (mamba2 ? "mixer.dt_proj.bias" : "mixer.dt_bias");
-    if (t == nullptr || is_others) return;
+    // GGUF has one name for the two.
+    if (part.suffix == (mamba2 ? "mixer.dt_proj.bias" : "mixer.dt_bias")) return;
+    const StoredTensor* t = source_.find(from_.layer(layer, part.suffix));
+    if (t == nullptr) return;  // optional, or the other mixer's
     const std::string name = to_.layer(layer, part.suffix);
     const bool is_in_proj = part.suffix == "mixer.in_proj.weight";
     if (part.suffix == "mixer.in_proj_dt.weight" && options_.llama_compatible) {
@@ -111,7 +126,7 @@ class Planner {
           "original model",
           t->file, t->name);
     }
-    if (is_in_proj && mamba2 && options_.gguf && is_four_bit(options_.type) &&
+    if (is_in_proj && mamba2 && gguf_ && options_.type && is_four_bit(*options_.type) &&
         !options_.llama_compatible && t->shape[0] == config_.in_proj_rows()) {
       const int64_t dt_rows = config_.n_heads, others = t->shape[0] - dt_rows;
       add(t, name, part.role).shape[0] = others;
@@ -122,11 +137,14 @@ class Planner {
       return;
     }
     PlannedTensor& p = add(t, name, part.role);
-    if (options_.gguf) shape_for_gguf(p, part.suffix, mamba2);
+    const bool from_gguf = source_.dialect() == Dialect::kGguf;
+    if (part.suffix == "mixer.A_log" && gguf_ != from_gguf) {
+      p.map = gguf_ ? negative_exp : log_negative;
+    }
+    if (gguf_) shape_for_gguf(p, part.suffix, mamba2);
   }
 
   void shape_for_gguf(PlannedTensor& p, std::string_view suffix, bool mamba2) const {
-    if (suffix == "mixer.A_log" && source_.dialect() != Dialect::kGguf) p.map = negative_exp;
     if (suffix == "mixer.conv1d.weight") p.shape = {p.shape[0], p.shape[2]};
     if (!mamba2) return;
     if (suffix == "mixer.A_log" || suffix == "mixer.D") p.shape = {p.source->size(), 1};
@@ -138,6 +156,7 @@ class Planner {
   const ModelConfig& config_;
   const PlanOptions& options_;
   TensorNames from_, to_;
+  bool gguf_;  // what is written
   std::vector<PlannedTensor> planned_;
 };
 
@@ -159,7 +178,7 @@ DType type_for_model(DType asked, const ModelConfig& config) {
 std::vector<PlannedTensor> plan_tensors(const Checkpoint& source, const ModelConfig& config,
                                         const PlanOptions& options) {
   PlanOptions for_model = options;
-  for_model.type = type_for_model(options.type, config);
+  if (options.type) for_model.type = type_for_model(*options.type, config);
   return Planner(source, config, for_model).plan();
 }
 

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,14 @@ struct PlannedTensor {
   float (*map)(float) = nullptr;  // what becomes of a value, if anything
 };
 
+// Whose names and shapes the output has.
+enum class PlanNames : uint8_t { kGguf, kHuggingFace, kSource };
+
 struct PlanOptions {
-  DType type = DType::kQ8_0;
-  bool gguf = true;  // names and shapes of GGUF; else those of the source
+  // Of the matrices. Nothing: each keeps its own, but for block formats outside GGUF, which become
+  // F32.
+  std::optional<DType> type = DType::kQ8_0;
+  PlanNames names = PlanNames::kGguf;
   // One in_proj for Mamba-2 as llama.cpp has it, its dt rows in the type of the others. Without it
   // 4-bit types leave these rows to a tensor of their own, mixer.in_proj_dt.
   bool llama_compatible = false;

@@ -180,7 +180,7 @@ class ConfigReader {
     agree("d_model", config_.get_int("d_model"), names_.embedding, out_.d_model);
     agree_arch("embedding_length", names_.embedding, out_.d_model);
     const int64_t declared =
-        first_int(config_, {"vocab_size", "adder.vocab_size"}).value_or(out_.vocab_rows);
+        first_int(config_, {"adder.vocab_size", "vocab_size"}).value_or(out_.vocab_rows);
     if (declared <= 0 || declared > out_.vocab_rows) {
       bad_input("{}: field 'vocab_size' is {}, but tensor '{}' has {} rows", config_.name(),
                 declared, names_.embedding, out_.vocab_rows);
@@ -327,7 +327,7 @@ class ConfigReader {
       out_.dt_min = static_cast<float>((*limit)[0].as_number());
       out_.dt_max = static_cast<float>((*limit)[1].as_number());
     }
-    // GGUF has no such key; Adder writes two of its own.
+    // GGUF has no such key, and JSON no Infinity: Adder writes two keys of its own.
     if (const auto min = config_.get_number("adder.time_step_min")) {
       out_.dt_min = static_cast<float>(*min);
     }
@@ -345,10 +345,9 @@ class ConfigReader {
         architecture_.empty() ? "layer_norm_epsilon" : arch_key("attention.layer_norm_rms_epsilon"),
         1e-5);
     out_.gated_norm = checkpoint_.find(names_.layer(0, "mixer.norm.weight")) != nullptr;
+    out_.norm_before_gate = config_.get_bool("adder.norm_before_gate").value_or(false);
     if (checkpoint_.dialect() == Dialect::kStateSpaces) {
       out_.norm_before_gate = ssm_cfg_.get_bool("norm_before_gate").value_or(false);
-    } else if (checkpoint_.dialect() == Dialect::kGguf) {
-      out_.norm_before_gate = config_.get_bool("adder.norm_before_gate").value_or(false);
     } else if (config_.get_bool("norm_before_gate").value_or(false)) {
       // Codestral's config says true; its published outputs come from code that gates first.
       out_.warnings.push_back(

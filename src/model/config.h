@@ -72,6 +72,7 @@ struct TensorNames {
 
 TensorNames tensor_names(const Checkpoint& checkpoint);
 TensorNames gguf_names();
+TensorNames hugging_face_names();
 
 // Tensor shapes win over config values; a contradiction is an error that names both.
 // Throws Error(kBadInput) for wrong input and Error(kUnsupported) for what Adder cannot run yet.

@@ -46,6 +46,10 @@ TensorNames gguf_names() {
   return {"", "token_embd.weight", "output.weight", "output_norm.weight", true, true};
 }
 
+TensorNames hugging_face_names() {
+  return {"backbone.", "backbone.embeddings.weight", "lm_head.weight", "backbone.norm_f.weight"};
+}
+
 TensorNames tensor_names(const Checkpoint& checkpoint) {
   if (checkpoint.dialect() == Dialect::kGguf) return gguf_names();
   for (std::string_view root : {"", "model."}) {

@@ -149,13 +149,17 @@ std::optional<ChatTemplate> detect_chat_template(std::string_view jinja) {
   return std::nullopt;
 }
 
-std::optional<ChatTemplate> find_chat_template(const std::string& directory) {
+std::optional<std::string> read_chat_template(const std::string& directory) {
   const std::filesystem::path folder(directory);
   if (std::filesystem::exists(folder / "chat_template.jinja")) {
-    return detect_chat_template(read_file(folder / "chat_template.jinja"));
+    return read_file(folder / "chat_template.jinja");
   }
   if (!std::filesystem::exists(folder / "tokenizer_config.json")) return std::nullopt;
-  const auto source = configured_template(folder / "tokenizer_config.json");
+  return configured_template(folder / "tokenizer_config.json");
+}
+
+std::optional<ChatTemplate> find_chat_template(const std::string& directory) {
+  const auto source = read_chat_template(directory);
   return source ? detect_chat_template(*source) : std::nullopt;
 }
 

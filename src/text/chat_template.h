@@ -44,6 +44,9 @@ std::string chat_template_names();  // "plain, chatml, mistral, falcon", for mes
 // other.
 std::optional<ChatTemplate> detect_chat_template(std::string_view jinja);
 
+// The template's source in a model folder, wherever it is kept; nothing when there is none.
+std::optional<std::string> read_chat_template(const std::string& directory);
+
 // Of a model folder: chat_template.jinja, else chat_template in tokenizer_config.json (a text, or
 // a list of {name, template} with one named "default"). Nothing when there is none or when it is
 // none of the four. Throws Error(kBadInput) for a malformed tokenizer_config.json.
