@@ -10,9 +10,11 @@
 #include <cmath>
 #include <cstdint>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "backends/cpu/ops.h"
+#include "backends/cpu/scan_ladder.h"
 
 namespace adder {
 namespace {
@@ -93,7 +95,9 @@ void BM_CausalConv1d(benchmark::State& state) {
 }
 BENCHMARK(BM_CausalConv1d)->Args({512, 1536, 4})->Args({512, 5120, 4})->Args({1, 1536, 4});
 
-void BM_SelectiveScan(benchmark::State& state) {
+using Scan = void (*)(const SelectiveScanArgs&, CpuContext&);
+
+void run_selective_scan(benchmark::State& state, Scan scan) {
   const int64_t tokens = state.range(0), d_inner = state.range(1), d_state = state.range(2);
   Fixture f(tokens);
   Array u({tokens, d_inner}, 1), delta({tokens, d_inner}, 1, -4), A({d_state, d_inner}, 1);
@@ -113,14 +117,25 @@ void BM_SelectiveScan(benchmark::State& state) {
                                h.tensor,
                                out.tensor,
                                f.batch};
-  for (auto _ : state) cpu_selective_scan(args, f.context);
+  for (auto _ : state) scan(args, f.context);
   report(state, tokens * d_inner);
+}
+void BM_SelectiveScan(benchmark::State& state) {
+  run_selective_scan(state, &cpu_selective_scan);
 }
 BENCHMARK(BM_SelectiveScan)
     ->Args({512, 1536, 16})
     ->Args({512, 4096, 16})
     ->Args({512, 1536, 64})
     ->Args({1, 1536, 16});
+
+// The last argument is the rung's number.
+void BM_ScanLadder(benchmark::State& state) {
+  const ScanRung& rung = scan_ladder()[static_cast<size_t>(state.range(3))];
+  run_selective_scan(state, rung.run);
+  state.SetLabel(std::string(rung.name));
+}
+BENCHMARK(BM_ScanLadder)->ArgsProduct({{512}, {1536}, {16}, {0, 1, 2, 3, 4, 5}});
 
 void BM_SsdScan(benchmark::State& state) {
   const int64_t tokens = state.range(0), heads = state.range(1), headdim = state.range(2),
