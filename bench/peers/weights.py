@@ -7,10 +7,13 @@ import sys
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 
 
-def run(command, **kwargs):
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.DEVNULL, **kwargs)
+def output(command):
+    """What the command printed; ends the program if it failed."""
+    command = [str(c) for c in command]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(map(str, command))}: exit status {done.returncode}")
+        sys.exit(f"{' '.join(command)}: exit status {done.returncode}")
+    return done.stdout
 
 
 def model_file(adder, python, folder, model, kind):
@@ -22,11 +25,11 @@ def model_file(adder, python, folder, model, kind):
     source = folder / f"{model}.source"
     print(f"writing {target.name}", file=sys.stderr)
     try:
-        run([python, TOOLS / "make_synthetic.py", model, source, "--dtype", "f32" if kind == "f32" else "bf16"])
+        output([python, TOOLS / "make_synthetic.py", model, source, "--dtype", "f32" if kind == "f32" else "bf16"])
         if kind == "f32":
-            run([adder, "convert", source, target])
+            output([adder, "convert", source, target])
         else:
-            run([adder, "quantize", source, target, "--type", kind, "--llama-compatible"])
+            output([adder, "quantize", source, target, "--type", kind, "--llama-compatible"])
     finally:
         shutil.rmtree(source, ignore_errors=True)
     return target

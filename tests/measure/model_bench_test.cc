@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "engine/engine_testing.h"
+#include "engine/model_source.h"
 #include "engine/synthetic.h"
 
 namespace adder::testing {
@@ -72,6 +73,17 @@ TEST(ModelBench, TheWorkOfAStepIsCountedFromTheTensors) {
     // The head is read once, whether it is the embedding or beside it.
     EXPECT_EQ(cost.weight_bytes, 2 * (2 * matrices + small) + 2 * embedding + norm);
     EXPECT_EQ(cost.state_bytes, 2.0 * 2 * 4 * (3 * 128 + 128 * 16));
+  }
+}
+
+TEST(ModelBench, TheWorkOfAStepIsThatOfTheSameModelInGguf) {
+  for (const auto& [folder, gguf] :
+       {std::pair("mamba1_hf", "gguf_mamba1"), std::pair("mamba2_hf", "gguf_mamba2")}) {
+    const Checkpoint one = open_model(golden_path(folder));
+    const Checkpoint other = open_model(golden_path(gguf) + "/model.gguf");
+    const double flops = model_cost(one, derive_config(one)).layer_flops;
+    EXPECT_GT(flops, 0) << folder;
+    EXPECT_EQ(model_cost(other, derive_config(other)).layer_flops, flops) << folder;
   }
 }
 
