@@ -11,6 +11,7 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/quant.h"
+#include "engine/quantize_plan.h"
 #include "engine/random.h"
 
 namespace adder {
@@ -64,22 +65,18 @@ size_t padded(size_t bytes) {
   return (bytes + kAlign - 1) / kAlign * kAlign;
 }
 
-// The type of a matrix with rows of `columns` elements. Whole blocks only; and the projections to
-// and from dt are small and sensitive, so 4 bits are not for them.
-DType matrix_type(DType wanted, int64_t columns, bool sensitive) {
-  if (!is_quantized(wanted)) return wanted;
-  if (sensitive || columns % block_shape(wanted).elements != 0) wanted = DType::kQ8_0;
-  return columns % block_shape(wanted).elements == 0 ? wanted : DType::kF32;
-}
-
-std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
+std::vector<Plan> plan_synthetic(const SyntheticShape& s, DType type) {
   const int64_t d = s.d_model, e = 2 * d, n = s.d_state;
   const auto inverse_root = [](int64_t k) { return 1.0f / std::sqrt(static_cast<float>(k)); };
   std::vector<Plan> plan;
   const auto matrix = [&](std::string name, int64_t rows, int64_t columns, float scale,
                           bool sensitive = false, Fill fill = Fill::kNormal) {
     plan.push_back(
-        {std::move(name), {rows, columns}, fill, scale, matrix_type(type, columns, sensitive)});
+        {std::move(name),
+         {rows, columns},
+         fill,
+         scale,
+         stored_dtype(sensitive ? TensorRole::kSensitive : TensorRole::kMatrix, type, columns)});
   };
   constexpr float kEmbeddingScale = 0.02f;
   const auto embedding = [&](std::string name) {
@@ -105,7 +102,11 @@ std::vector<Plan> plan_tensors(const SyntheticShape& s, DType type) {
       small(mixer + "D", {e}, Fill::kConstant, 1);
     } else {
       const int64_t heads = e / kHeaddim, channels = e + 2 * n;
-      matrix(mixer + "in_proj.weight", e + channels + heads, d, inverse_root(d));
+      // As `adder quantize` does: dt keeps 8 bits, in a tensor of its own.
+      const bool apart = type == DType::kQ4_0 || type == DType::kQ4_K;
+      const int64_t dt_rows = apart ? heads : 0;
+      matrix(mixer + "in_proj.weight", e + channels + heads - dt_rows, d, inverse_root(d));
+      if (apart) matrix(mixer + "in_proj_dt.weight", dt_rows, d, inverse_root(d), true);
       small(mixer + "conv1d.weight", {channels, 1, kConv}, Fill::kNormal, 0.3f);
       small(mixer + "conv1d.bias", {channels}, Fill::kNormal, 0.1f);
       small(mixer + "dt_bias", {heads}, Fill::kTimeStep);
@@ -256,14 +257,14 @@ DType parse_weight_type(std::string_view name) {
 
 uint64_t synthetic_bytes(const SyntheticShape& shape, DType type) {
   uint64_t total = 0;
-  for (const Plan& plan : plan_tensors(shape, type)) {
+  for (const Plan& plan : plan_synthetic(shape, type)) {
     total += plan.bytes();
   }
   return total;
 }
 
 Checkpoint make_synthetic(const SyntheticShape& shape, DType type, SyntheticMemory memory) {
-  const std::vector<Plan> plans = plan_tensors(shape, type);
+  const std::vector<Plan> plans = plan_synthetic(shape, type);
   // Where each tensor begins; tensors of a later layer are found under the name in the first.
   std::map<std::string, size_t> places;
   const auto place_name = [&](const std::string& name) {

@@ -40,8 +40,8 @@ uint64_t synthetic_bytes(const SyntheticShape& shape, DType type);
 // made in a fraction of the time, and the model is not in memory twice.
 enum class SyntheticMemory { kOwn, kShared };
 
-// The big matrices have `type`; what the recurrence depends on stays float32, and the small
-// sensitive matrices keep at least 8 bits. The same arguments give the same bits every time.
+// The big matrices have `type` and the others what `adder quantize` makes of them
+// (quantize_plan.h). The same arguments give the same bits every time.
 Checkpoint make_synthetic(const SyntheticShape& shape, DType type,
                           SyntheticMemory memory = SyntheticMemory::kOwn);
 

@@ -10,7 +10,7 @@ namespace adder {
 struct OpCost {
   double memory_bytes = 0;  // weights, and states read and written: too much for the caches
   double cache_bytes = 0;   // activations, which stay in the L3 cache
-  double flops = 0;         // float32; a multiply-add is two, and an exp2 has five of them
+  double flops = 0;         // float32; a multiply-add is two, and an exp2 has three of them
   double int8_ops = 0;      // likewise
   double exp2 = 0;          // exponentials and logarithms
 

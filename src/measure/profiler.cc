@@ -23,6 +23,8 @@ std::string_view matrix_name(const ModelConfig& c, int64_t rows, int64_t columns
   const auto is = [&](int64_t r, int64_t k) { return rows == r && columns == k; };
   if (is(c.vocab_rows, c.d_model)) return "head";
   if (is(c.in_proj_rows(), c.d_model)) return "in_proj";
+  if (is(c.in_proj_rows() - c.n_heads, c.d_model)) return "in_proj";  // without its dt rows
+  if (c.n_heads > 0 && is(c.n_heads, c.d_model)) return "in_proj_dt";
   if (is(c.d_model, c.d_inner)) return "out_proj";
   if (is(c.dt_rank + 2 * c.d_state, c.d_inner)) return "x_proj";
   if (is(c.d_inner, c.dt_rank)) return "dt_proj";

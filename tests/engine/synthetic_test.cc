@@ -34,7 +34,8 @@ std::vector<float> logits_of(std::shared_ptr<const Checkpoint> checkpoint,
   return conversation.logits;
 }
 
-constexpr DType kRunnable[] = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr DType kRunnable[] = {DType::kF32,  DType::kF16,  DType::kBF16,
+                               DType::kQ8_0, DType::kQ4_0, DType::kQ4_K};
 
 TEST(Synthetic, EveryKindOfShapeRunsAndIsNotDegenerate) {
   for (const SyntheticShape& shape : tiny_shapes()) {
@@ -93,14 +94,17 @@ TEST(Synthetic, TypesFollowTheQuantizationPolicy) {
     EXPECT_EQ(type_of(a, layer + "norm.weight"), "F32");
     // dt_proj has rows of 16: no block fits.
     EXPECT_EQ(type_of(a, mixer + "x_proj.weight"), is_quantized(type) ? "Q8_0" : wanted);
-    EXPECT_EQ(type_of(a, mixer + "dt_proj.weight"), is_quantized(type) ? "F32" : wanted);
-    // Rows of 272 and 544 elements: no block of 32 or 256 but 17 of 16.
+    EXPECT_EQ(type_of(a, mixer + "dt_proj.weight"), is_quantized(type) ? "F16" : wanted);
+    // Rows of 272 elements: no block of 32 or 256, but 17 of 16. Of 544: 17 blocks of 32.
     const Checkpoint b = make_synthetic(odd, type);
-    EXPECT_EQ(type_of(b, mixer + "in_proj.weight"), is_quantized(type) ? "F32" : wanted);
+    EXPECT_EQ(type_of(b, mixer + "in_proj.weight"), is_quantized(type) ? "F16" : wanted);
+    EXPECT_EQ(type_of(b, mixer + "out_proj.weight"), type == DType::kQ4_K ? "Q4_0" : wanted);
     const Checkpoint c = make_synthetic(m2, type);
     for (const char* small : {"dt_bias", "A_log", "D", "norm.weight"}) {
       EXPECT_EQ(type_of(c, mixer + small), "F32") << small;
     }
+    const bool apart = type == DType::kQ4_0 || type == DType::kQ4_K;
+    EXPECT_EQ(type_of(c, mixer + "in_proj_dt.weight"), apart ? "Q8_0" : "missing");
   }
 }
 
