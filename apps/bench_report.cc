@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "measure/machine.h"
+#include "core/machine.h"
 
 namespace adder::cli {
 namespace {

@@ -1,9 +1,9 @@
 #include "bench_source.h"
 
 #include "core/error.h"
+#include "core/machine.h"
 #include "engine/model_source.h"
 #include "engine/synthetic.h"
-#include "measure/machine.h"
 #include "measure/model_bench.h"
 
 namespace adder::cli {

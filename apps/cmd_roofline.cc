@@ -7,8 +7,8 @@
 #include "bench_report.h"
 #include "bench_source.h"
 #include "commands.h"
+#include "core/machine.h"
 #include "measure/ceilings.h"
-#include "measure/machine.h"
 #include "status_line.h"
 
 namespace adder {

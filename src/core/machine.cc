@@ -1,4 +1,4 @@
-#include "measure/machine.h"
+#include "core/machine.h"
 
 #include <sys/resource.h>
 

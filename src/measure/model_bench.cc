@@ -9,8 +9,8 @@
 
 #include "backends/registry.h"
 #include "core/error.h"
+#include "core/machine.h"
 #include "engine/random.h"
-#include "measure/machine.h"
 
 namespace adder {
 namespace {
