@@ -34,6 +34,11 @@ inline void touch(const TensorFile& file) {
     const size_t item = dtype_size(tensor.dtype);
     if (tensor.shape.size() != tensor.stride.size()) std::abort();
     if (tensor.size() == 0) continue;
+    if (is_quantized(tensor.dtype)) {
+      sink = tensor.data[0];
+      sink = tensor.data[row_bytes(tensor.dtype, tensor.size()) - 1];
+      continue;
+    }
     if (reinterpret_cast<uintptr_t>(tensor.data) % item != 0) std::abort();
     int64_t last = 0;
     for (size_t axis = 0; axis < tensor.shape.size(); ++axis) {

@@ -116,6 +116,8 @@ class Planner {
     const bool mamba2 = config_.mixer == MixerKind::kMamba2;
     // GGUF has one name for the two.
     if (part.suffix == (mamba2 ? "mixer.dt_proj.bias" : "mixer.dt_bias")) return;
+    // Without a mixer level this is the block's own norm.
+    if (!mamba2 && part.suffix == "mixer.norm.weight") return;
     const StoredTensor* t = source_.find(from_.layer(layer, part.suffix));
     if (t == nullptr) return;  // optional, or the other mixer's
     const std::string name = to_.layer(layer, part.suffix);

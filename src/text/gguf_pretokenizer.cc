@@ -1,5 +1,6 @@
 #include "text/gguf_pretokenizer.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace adder {
@@ -43,30 +44,37 @@ Json sequence(Json steps) {
   return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
 }
 
+GgufPretokenizer text(const Json& normalizer, const Json& pre_tokenizer, bool ignore_merges = false,
+                      bool add_bos = false) {
+  return {normalizer.dump(), pre_tokenizer.dump(), ignore_merges, add_bos};
+}
+
 GgufPretokenizer describe(Words words) {
   switch (words) {
     case Words::kGpt2:
-      return {nullptr, byte_level(true)};
+      return text(nullptr, byte_level(true));
     case Words::kNeoX:
-      return {{{"type", "NFC"}}, byte_level(true)};
+      return text({{"type", "NFC"}}, byte_level(true));
     case Words::kFalcon:
-      return {nullptr, sequence(Json::array({{{"type", "Punctuation"}, {"behavior", "Contiguous"}},
-                                             byte_level(true),
-                                             {{"type", "Digits"}, {"individual_digits", false}},
-                                             split("[0-9][0-9][0-9]")}))};
+      return text(nullptr,
+                  sequence(Json::array({{{"type", "Punctuation"}, {"behavior", "Contiguous"}},
+                                        byte_level(true),
+                                        {{"type", "Digits"}, {"individual_digits", false}},
+                                        split("[0-9][0-9][0-9]")})));
     case Words::kLlama3:
-      return {nullptr, sequence(Json::array({split(kLlama3Pattern), byte_level(false)})), true,
-              true};
+      return text(nullptr, sequence(Json::array({split(kLlama3Pattern), byte_level(false)})), true,
+                  true);
     case Words::kCl100k:
-      return {nullptr, sequence(Json::array({split(kLlama3Pattern), byte_level(false)}))};
+      return text(nullptr, sequence(Json::array({split(kLlama3Pattern), byte_level(false)})));
     case Words::kQwen2:
-      return {{{"type", "NFC"}}, sequence(Json::array({split(kQwen2Pattern), byte_level(false)}))};
+      return text({{"type", "NFC"}},
+                  sequence(Json::array({split(kQwen2Pattern), byte_level(false)})));
     case Words::kStarcoder:
       break;
   }
-  return {
+  return text(
       nullptr,
-      sequence(Json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)}))};
+      sequence(Json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)})));
 }
 
 // The same meaning, spelled in one way.
@@ -110,11 +118,12 @@ std::string gguf_pretokenizer_names() {
 }
 
 std::optional<std::string> name_gguf_pretokenizer(const GgufPretokenizer& description) {
-  const Json normalizer = canonical(description.normalizer);
-  const Json pre_tokenizer = canonical(description.pre_tokenizer);
+  const Json normalizer = canonical(Json::parse(description.normalizer));
+  const Json pre_tokenizer = canonical(Json::parse(description.pre_tokenizer));
   for (const Row& row : kRows) {
     const GgufPretokenizer known = describe(row.words);
-    if (known.normalizer == normalizer && known.pre_tokenizer == pre_tokenizer &&
+    if (Json::parse(known.normalizer) == normalizer &&
+        Json::parse(known.pre_tokenizer) == pre_tokenizer &&
         known.ignore_merges == description.ignore_merges) {
       return std::string(row.pre);
     }

@@ -1,7 +1,6 @@
 // GGUF's names for the ways to cut text into words, beside tokenizer.json's description of them.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,7 +8,7 @@
 namespace adder {
 
 struct GgufPretokenizer {
-  nlohmann::json normalizer, pre_tokenizer;
+  std::string normalizer, pre_tokenizer;  // JSON, as tokenizer.json has it
   bool ignore_merges = false;
   bool add_bos = false;  // where the file does not say
 };

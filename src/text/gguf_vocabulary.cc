@@ -77,8 +77,8 @@ std::string tokenizer_json(const GgufVocabulary& v, const std::string& name) {
   json["truncation"] = nullptr;
   json["padding"] = nullptr;
   json["added_tokens"] = Json::array();
-  json["normalizer"] = words.normalizer;
-  json["pre_tokenizer"] = words.pre_tokenizer;
+  json["normalizer"] = Json::parse(words.normalizer);
+  json["pre_tokenizer"] = Json::parse(words.pre_tokenizer);
   json["post_processor"] = nullptr;
   json["decoder"] = {{"type", "ByteLevel"},
                      {"add_prefix_space", false},
@@ -160,8 +160,8 @@ GgufVocabulary from_tokenizer_json(std::string_view text, const std::string& nam
   const Json json = Json::parse(text);
   const Json& model = json.at("model");
   GgufPretokenizer words;
-  words.normalizer = json.value("normalizer", Json());
-  words.pre_tokenizer = json.value("pre_tokenizer", Json());
+  words.normalizer = json.value("normalizer", Json()).dump();
+  words.pre_tokenizer = json.value("pre_tokenizer", Json()).dump();
   words.ignore_merges = model.value("ignore_merges", false);
   const auto pre = name_gguf_pretokenizer(words);
   if (!pre) {

@@ -209,6 +209,40 @@ class Commands(unittest.TestCase):
         self.assertGreater(int(counts[1][1]), 30)
         self.assertEqual(counts[1][0], str(len("\nHow are you?\n")))
 
+    # conversion
+
+    def test_converted_models_give_the_same_tokens(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for source in sorted(GOLDEN.iterdir()):
+                if not (source / "expected.json").exists():
+                    continue
+                want = self.expected(source.name)
+                gguf, back = f"{folder}/{source.name}.gguf", f"{folder}/{source.name}"
+                adder("convert", source, gguf)
+                adder("convert", gguf, back)
+                for model in (gguf, back):
+                    got = run_json(model, "--tokens", ids(want["prompt"]), "-n", len(want["greedy"]),
+                                   "--temp", 0, "--ignore-eos")
+                    self.assertEqual(got["tokens"], want["greedy"], model)
+            self.assertEqual([n for n in os.listdir(folder) if n.count(".") > 1], [])  # nothing temporary
+
+    def test_conversion_keeps_the_tokenizer_and_refuses_the_source_as_target(self):
+        with tempfile.TemporaryDirectory() as folder:
+            gguf, back = f"{folder}/demo.gguf", f"{folder}/demo"
+            adder("convert", "", gguf)
+            adder("convert", gguf, back)
+            want = run_json("It was a fine", "-n", 20, "--temp", 0)
+            for model in (gguf, back):
+                self.assertEqual(run_json(model, "It was a fine", "-n", 20, "--temp", 0)["text"], want["text"])
+            before = pathlib.Path(gguf).read_bytes()
+            _, err = adder("convert", gguf, gguf, expect=1)
+            self.assertIn("expected another target than the source", err)
+            _, err = adder("convert", gguf, back, expect=1)
+            self.assertIn("expected a new or an empty folder", err)
+            self.assertEqual(pathlib.Path(gguf).read_bytes(), before)
+            _, err = adder("convert", "", f"{folder}/x.bin", expect=1)
+            self.assertIn("expected a path that ends in .gguf", err)
+
     # mistakes
 
     def test_wrong_usage_is_status_2(self):
@@ -217,7 +251,8 @@ class Commands(unittest.TestCase):
             adder(*arguments, expect=2)
 
     def test_every_command_has_help(self):
-        for command in ("run", "chat", "score", "logits", "tokenize", "inspect", "pull", "bench", "roofline"):
+        for command in ("run", "chat", "score", "logits", "tokenize", "inspect", "pull", "convert", "quantize",
+                        "bench", "roofline"):
             self.assertIn("Usage", adder(command, "--help")[0])
 
     def test_bad_values_name_the_option(self):
