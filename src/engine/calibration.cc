@@ -107,8 +107,8 @@ void run(const LanguageModel& model, Backend& backend, std::span<const int32_t> 
 
 }  // namespace
 
-Importance calibrate(std::shared_ptr<const Checkpoint> source, std::span<const int32_t> tokens,
-                     const CalibrationOptions& options) {
+Importance calibrate(const std::shared_ptr<const Checkpoint>& source,
+                     std::span<const int32_t> tokens, const CalibrationOptions& options) {
   ADDER_CHECK(tokens.size() >= 2, "calibration: expected at least 2 tokens, got {}", tokens.size());
   ObservingBackend backend(make_backend("cpu", options.threads));
   const LanguageModel model(source, backend);

@@ -24,7 +24,7 @@ struct CalibrationOptions {
 // left idle is not given up. A tied embedding is counted as the head.
 // Throws Error(kBadInput) for fewer than 2 tokens, ids outside the vocabulary and values that are
 // not finite.
-Importance calibrate(std::shared_ptr<const Checkpoint> source, std::span<const int32_t> tokens,
-                     const CalibrationOptions& options);
+Importance calibrate(const std::shared_ptr<const Checkpoint>& source,
+                     std::span<const int32_t> tokens, const CalibrationOptions& options);
 
 }  // namespace adder

@@ -140,7 +140,7 @@ void write_companions(const Checkpoint& source, const std::string& config,
     const std::string name = entry.path().filename().string();
     const bool wanted = std::any_of(kPrefixes.begin(), kPrefixes.end(),
                                     [&](std::string_view p) { return name.starts_with(p); });
-    if (wanted && entry.is_regular_file()) fs::copy_file(entry.path(), folder + "/" + name);
+    if (wanted && entry.is_regular_file()) fs::copy_file(entry.path(), fs::path(folder) / name);
   }
 }
 

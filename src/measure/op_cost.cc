@@ -101,9 +101,10 @@ OpCost cost_of(const SelectiveScanArgs& a) {
 
 OpCost cost_of(const SsdScanArgs& a) {
   OpCost c;
+  const int64_t heads_of_group_n = a.x.dim(1) / a.B.dim(1);
   const double token_heads = count(a.dt), headdim = static_cast<double>(a.x.dim(2)),
                d_state = static_cast<double>(a.B.dim(2)),
-               heads_of_group = static_cast<double>(a.x.dim(1) / a.B.dim(1));
+               heads_of_group = static_cast<double>(heads_of_group_n);
   c.memory_bytes = kFloat * (count(a.A_log2e) + count(a.D) + count(a.dt_bias)) +
                    state_bytes(a.ssm_state, a.batch);
   c.cache_bytes =

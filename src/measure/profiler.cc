@@ -104,12 +104,14 @@ void ProfilingBackend::gather_rows(const Tensor& x, std::span<const int32_t> row
         [&] { inner_->gather_rows(x, rows, out); });
 }
 void ProfilingBackend::state_zero(const Tensor& state, int32_t slot) {
-  const auto elements = static_cast<double>(state.size() / state.dim(0));
+  const int64_t slot_size = state.size() / state.dim(0);
+  const auto elements = static_cast<double>(slot_size);
   timed({"state_zero", 0, 0, {}}, copy_cost(elements / 2),
         [&] { inner_->state_zero(state, slot); });
 }
 void ProfilingBackend::state_copy(const Tensor& state, int32_t from, int32_t to) {
-  const auto elements = static_cast<double>(state.size() / state.dim(0));
+  const int64_t slot_size = state.size() / state.dim(0);
+  const auto elements = static_cast<double>(slot_size);
   timed({"state_copy", 0, 0, {}}, copy_cost(elements),
         [&] { inner_->state_copy(state, from, to); });
 }

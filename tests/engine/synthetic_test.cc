@@ -95,10 +95,11 @@ TEST(Synthetic, TypesFollowTheQuantizationPolicy) {
     // dt_proj has rows of 16: no block fits.
     EXPECT_EQ(type_of(a, mixer + "x_proj.weight"), is_quantized(type) ? "Q8_0" : wanted);
     EXPECT_EQ(type_of(a, mixer + "dt_proj.weight"), is_quantized(type) ? "F16" : wanted);
-    // Rows of 272 elements: no block of 32 or 256, but 17 of 16. Of 544: 17 blocks of 32.
+    // Rows of 272 elements: no block of 32 or 256, but 17 of 16; q4_k then means Q8_0. Of 544: 17
+    // blocks of 32.
     const Checkpoint b = make_synthetic(odd, type);
     EXPECT_EQ(type_of(b, mixer + "in_proj.weight"), is_quantized(type) ? "F16" : wanted);
-    EXPECT_EQ(type_of(b, mixer + "out_proj.weight"), type == DType::kQ4_K ? "Q4_0" : wanted);
+    EXPECT_EQ(type_of(b, mixer + "out_proj.weight"), type == DType::kQ4_K ? "Q8_0" : wanted);
     const Checkpoint c = make_synthetic(m2, type);
     for (const char* small : {"dt_bias", "A_log", "D", "norm.weight"}) {
       EXPECT_EQ(type_of(c, mixer + small), "F32") << small;
