@@ -21,7 +21,7 @@ void quantized_matmul(const MatmulArgs& a) {
             unpack_block(a.weight.dtype, a.weight.bytes(n * a.weight.stride[0]), b);
         int dot[2] = {0, 0}, total = 0;
         for (size_t i = 0; i < 32; ++i) {
-          const auto x = static_cast<int>(q[static_cast<size_t>(b * kActivationBlock) + i]);
+          const int8_t x = q[static_cast<size_t>(b * kActivationBlock) + i];
           dot[i / 16] += w.q[i] * x;
           total += x;
         }
