@@ -33,8 +33,8 @@ Row row_of(const PhaseResult& p, double steps, double flops) {
 
 Row prefill_row(const BenchModel& m, const ModelBenchResult& r) {
   const int64_t block = m.engine->block();
-  const auto blocks = static_cast<double>((r.prefill.tokens + block - 1) / block);
-  return row_of(r.prefill, blocks * r.cost.weight_bytes,
+  const int64_t blocks = (r.prefill.tokens + block - 1) / block;
+  return row_of(r.prefill, static_cast<double>(blocks) * r.cost.weight_bytes,
                 r.prefill.all_tokens() * r.cost.layer_flops + r.cost.head_flops);
 }
 
