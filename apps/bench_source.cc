@@ -33,6 +33,7 @@ BenchModel load_bench_model(const BenchSource& source, EngineOptions options) {
     out.name = source.model.model.empty() ? "demo" : source.model.model;
     out.engine = Engine::load(source.model.model, options);
     out.load_s = seconds() - begin;
+    warn_of_tuning(*out.engine);
     pin_main_thread(source.model);
     return out;
   }
@@ -51,8 +52,16 @@ BenchModel load_bench_model(const BenchSource& source, EngineOptions options) {
   begin = seconds();
   out.engine = std::make_unique<Engine>(std::move(checkpoint), nullptr, options);
   out.load_s = seconds() - begin;
+  warn_of_tuning(*out.engine);
   pin_main_thread(source.model);
   return out;
+}
+
+ModelConfig bench_config(const BenchSource& source) {
+  if (source.synthetic.empty()) return derive_config(open_model(source.model.model));
+  // The type does not matter to the sizes.
+  return derive_config(
+      make_synthetic(synthetic_shape(source.synthetic), DType::kBF16, SyntheticMemory::kShared));
 }
 
 }  // namespace adder::cli

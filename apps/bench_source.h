@@ -29,4 +29,7 @@ void add_bench_source(CLI::App& command, BenchSource& source,
 // Throws Error(kBadInput) when a synthetic model is larger than the memory that is free.
 BenchModel load_bench_model(const BenchSource& source, EngineOptions engine);
 
+// The sizes of the model alone.
+ModelConfig bench_config(const BenchSource& source);
+
 }  // namespace adder::cli

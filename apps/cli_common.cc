@@ -28,8 +28,11 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
   command.add_flag("--no-pin", options.no_pin,
                    "Let the system move threads; else, with one per CPU, each keeps its own");
   command
-      .add_option("--block", options.block, "Tokens of the prompt processed at once; bounds memory")
-      ->check(CLI::Range(1, 65536))
+      .add_option("--block", options.block,
+                  "Tokens of the prompt processed at once; bounds memory. 0: what `adder tune` "
+                  "chose, else " +
+                      std::to_string(kDefaultBlock))
+      ->check(CLI::Range(0, 65536))
       ->capture_default_str();
 }
 
@@ -50,6 +53,12 @@ void add_sampling_options(CLI::App& command, SamplingOptions& s) {
   command.add_option("--seed", s.seed, "Same seed, same text")->capture_default_str();
 }
 
+void warn_of_tuning(const Engine& engine) {
+  if (engine.tuning_problem().empty()) return;
+  fmt::print(stderr, "adder: note: the stored tuning is not used: {}\n",
+             escape_unprintable(engine.tuning_problem()));
+}
+
 EngineOptions engine_options(const ModelOptions& options) {
   EngineOptions engine;
   engine.device = options.device;
@@ -67,6 +76,7 @@ std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_r
   EngineOptions engine = engine_options(options);
   engine.logit_rows = logit_rows;
   auto loaded = Engine::load(options.model, engine);
+  warn_of_tuning(*loaded);
   pin_main_thread(options);
   return loaded;
 }

@@ -19,13 +19,15 @@ struct ModelOptions {
   std::string device = "cpu";
   int threads = 0;
   bool no_pin = false;
-  int64_t block = 256;
+  int64_t block = 0;  // 0: the tuned one, else the default
 };
 
 // --device, --threads, --no-pin, --block; the MODEL argument is the command's own.
 void add_engine_options(CLI::App& command, ModelOptions& options);
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
 
+// Tells on stderr when the stored tuning could not be used.
+void warn_of_tuning(const Engine& engine);
 // Of --device, --threads, --no-pin and --block.
 EngineOptions engine_options(const ModelOptions& options);
 // Once the engine is there: gives the main thread the CPU that the workers leave, unless --no-pin.

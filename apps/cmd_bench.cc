@@ -71,7 +71,11 @@ void add_bench(CLI::App& app) {
   c->add_flag("--profile", o->profile,
               "Also the time of each operation, against the limit that binds it");
   c->add_flag("--json", o->json, "Print one JSON object");
-  c->callback([o] { bench(*o); });
+  add_bench_kernels(*c);
+  add_bench_scan(*c);
+  c->callback([o, c] {
+    if (c->get_subcommands().empty()) bench(*o);
+  });
 }
 
 }  // namespace adder

@@ -19,5 +19,10 @@ void add_convert(CLI::App& app);
 void add_quantize(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_roofline(CLI::App& app);
+void add_tune(CLI::App& app);
+
+// Subcommands of `adder bench`.
+void add_bench_kernels(CLI::App& bench);
+void add_bench_scan(CLI::App& bench);
 
 }  // namespace adder

@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
   adder::add_quantize(app);
   adder::add_bench(app);
   adder::add_roofline(app);
+  adder::add_tune(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -5,6 +5,7 @@
 #include "backends/registry.h"
 #include "core/error.h"
 #include "engine/model_source.h"
+#include "engine/tuning.h"
 
 namespace adder {
 std::vector<std::string> available_devices() {
@@ -32,6 +33,12 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
       tokenizer_(std::move(tokenizer)),
       model_(std::make_unique<LanguageModel>(std::move(checkpoint), *backend_)),
       block_(options.block) {
+  if (block_ == 0) {
+    FoundTuning found = find_tuning(tuning_path(), tuning_key(config(), backend_->description()));
+    block_ = found.tuning ? found.tuning->block : kDefaultBlock;
+    tuning_problem_ = std::move(found.problem);
+  }
+  max_block_ = block_;
   ADDER_CHECK(block_ >= 1 && block_ <= 65536, "block: expected 1 to 65536 tokens, got {}", block_);
   ADDER_CHECK(options.slots >= 1, "slots: expected at least 1, got {}", options.slots);
   states_ = std::make_unique<StatePool>(config(), *backend_, options.slots);
@@ -56,6 +63,12 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
   eos_ids_ = config().eos_ids;
   if (tokenizer_ && tokenizer_->eos_id() && eos_ids_.empty())
     eos_ids_.push_back(*tokenizer_->eos_id());
+}
+
+void Engine::set_block(int64_t block) {
+  ADDER_CHECK(block >= 1 && block <= max_block_, "block: expected 1 to {} tokens, got {}",
+              max_block_, block);
+  block_ = block;
 }
 
 const Tokenizer& Engine::tokenizer() const {

@@ -14,13 +14,16 @@
 
 namespace adder {
 
+inline constexpr int64_t kDefaultBlock = 256;
+
 struct EngineOptions {
   std::string device = "cpu";
   int threads = 0;  // 0: one per CPU that this process may use
   bool pin = true;  // worker threads keep a CPU of their own when there is one for each
   // Prompts are fed in blocks of this many tokens, which bounds memory whatever the prompt's
   // length. Multiples of kSsdChunkAlign give the same bits for every block size.
-  int64_t block = 256;
+  // 0: what `adder tune` found for this machine and shape (engine/tuning.h), else kDefaultBlock.
+  int64_t block = kDefaultBlock;
   int32_t slots = 1;       // sequences that can be in flight together
   int64_t logit_rows = 1;  // rows of logits asked for at once; at least one per slot is kept
   // Puts something around the backend, such as a profiler. Empty: nothing.
@@ -53,6 +56,10 @@ class Engine {
   const Tokenizer& tokenizer() const;
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   int64_t block() const { return block_; }
+  // For measuring: smaller blocks than the engine was made for. Throws Error(kBadInput) for larger.
+  void set_block(int64_t block);
+  // Why the stored tuning could not be used; empty: nothing is wrong.
+  const std::string& tuning_problem() const { return tuning_problem_; }
   int64_t max_step_tokens() const { return workspace_->max_tokens(); }
   int64_t max_logit_rows() const { return workspace_->max_logit_rows(); }
 
@@ -84,7 +91,8 @@ class Engine {
   std::unique_ptr<StatePool> states_;
   std::unique_ptr<Workspace> workspace_;
   std::string fingerprint_;
-  int64_t block_;
+  std::string tuning_problem_;
+  int64_t block_, max_block_;
   int64_t vocab_limit_ = 0;
   std::vector<int32_t> eos_ids_;
   std::vector<int32_t> step_tokens_, step_starts_, step_slots_;  // scratch of step()

@@ -252,7 +252,7 @@ class Commands(unittest.TestCase):
 
     def test_every_command_has_help(self):
         for command in ("run", "chat", "score", "logits", "tokenize", "inspect", "pull", "convert", "quantize",
-                        "bench", "roofline"):
+                        "bench", "roofline", "tune"):
             self.assertIn("Usage", adder(command, "--help")[0])
 
     def test_bad_values_name_the_option(self):

@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 ADDER = None
@@ -84,6 +85,65 @@ class Measure(unittest.TestCase):
         self.assertIn("top-p", err)
         _, err = adder("bench", "/nowhere/at/all", expect=1)
         self.assertIn("/nowhere/at/all", err)
+
+    # bench kernels
+
+    def test_bench_kernels_json(self):
+        out, err = adder("bench", "kernels", SOURCE / "tests" / "golden" / "mamba1_hf", "--types", "f32",
+                         "--rows", "1,20", "--repeat", 1, "--seconds", 0, "--threads", 1, "--json")
+        self.assertEqual(err, "")
+        kernels = json.loads(out)["kernels"]
+        for name in ("in_proj", "x_proj", "dt_proj", "out_proj", "head", "rms_norm", "causal_conv1d",
+                     "selective_scan"):
+            self.assertEqual([k["rows"] for k in kernels if k["name"] == name], [1, 20], name)
+        for kernel in kernels:
+            self.assertIn(kernel["limit"], LIMITS)
+            self.is_rate(kernel["of_limit"])
+
+    def test_bench_scan_climbs_the_ladder(self):
+        out, err = adder("bench", "scan", "--tokens", 64, "--repeat", 1, "--seconds", 0, "--json")
+        self.assertEqual(err, "")
+        result = json.loads(out)
+        self.assertEqual((result["d_inner"], result["d_state"]), (1536, 16))
+        self.assertEqual(result["rungs"][0]["name"], "naive")
+        self.assertEqual(result["rungs"][0]["speed_up"], 1)
+        for rung in result["rungs"]:
+            self.assertIn(rung["limit"], LIMITS)
+            self.is_rate(rung["of_limit"])
+        self.assertIn("speed-up", adder("bench", "scan", "--tokens", 64, "--repeat", 1, "--seconds", 0)[0])
+        _, err = adder("bench", "scan", "--synthetic", "mamba2-130m", expect=1)
+        self.assertIn("expected a Mamba-1 model", err)
+
+    # tune
+
+    def test_tune_keeps_its_choice_where_the_next_run_finds_it(self):
+        with tempfile.TemporaryDirectory() as cache:
+            environment = {"XDG_CACHE_HOME": cache}
+            dry = json.loads(adder("tune", "--seconds", 0, "--dry-run", "--json", environment=environment)[0])
+            self.assertNotIn("file", dry)
+            self.assertEqual(os.listdir(cache), [])
+            result = json.loads(adder("tune", "--seconds", 0, "--json", environment=environment)[0])
+            self.assertIn(result["best"], [b["block"] for b in result["blocks"]])
+            self.assertIn(256, [b["block"] for b in result["blocks"]])
+            path = pathlib.Path(cache) / "adder" / "tune.json"
+            self.assertEqual(result["file"], str(path))
+            stored = json.loads(path.read_text())
+            self.assertEqual(stored["entries"][result["key"]], {"block": result["best"]})
+
+            stored["entries"][result["key"]] = {"block": 64}
+            path.write_text(json.dumps(stored))
+            bench = ("bench", "--prompt", 2, "--gen", 1, "--repeat", 1, "--json")
+            self.assertEqual(json.loads(adder(*bench, environment=environment)[0])["block"], 64)
+            self.assertEqual(json.loads(adder(*bench, "--block", 32, environment=environment)[0])["block"], 32)
+
+    def test_a_broken_cache_is_a_note_and_no_error(self):
+        with tempfile.TemporaryDirectory() as cache:
+            want, _ = adder("run", "-n", 5, "x", environment={"XDG_CACHE_HOME": cache})
+            (pathlib.Path(cache) / "adder").mkdir()
+            (pathlib.Path(cache) / "adder" / "tune.json").write_text('{"version": 1, "entries": [')
+            out, err = adder("run", "-n", 5, "x", environment={"XDG_CACHE_HOME": cache})
+            self.assertEqual(out, want)
+            self.assertRegex(err, r"\Aadder: note: [^\n]*tune\.json[^\n]*\n\Z")
 
     # roofline
 

@@ -144,7 +144,7 @@ TEST(GenerationErrors, ExceptionFromACallback) {
 }
 
 TEST(GenerationErrors, EngineOptionsOutOfRange) {
-  expect_bad_input([] { golden_engine("mamba1_hf", {.block = 0}); }, "block: expected 1 to 65536");
+  expect_bad_input([] { golden_engine("mamba1_hf", {.block = -1}); }, "block: expected 1 to 65536");
   expect_bad_input([] { golden_engine("mamba1_hf", {.block = 65537}); }, "got 65537");
   expect_bad_input([] { golden_engine("mamba1_hf", {.slots = 0}); }, "slots: expected at least 1");
   expect_bad_input([] { golden_engine("mamba1_hf", {.device = "gpu9"}); }, "got 'gpu9'");

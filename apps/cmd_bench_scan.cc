@@ -1,0 +1,102 @@
+// adder bench scan: the Mamba-1 scan in steps, from the textbook loop to the engine's own.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "bench_source.h"
+#include "commands.h"
+#include "core/machine.h"
+#include "measure/kernel_bench.h"
+#include "status_line.h"
+
+namespace adder {
+namespace {
+
+struct ScanCommand {
+  cli::BenchSource source;
+  KernelBenchOptions bench;
+  int64_t tokens = 512;
+  bool json = false;
+};
+
+// Bytes that a scan cannot avoid moving: its operands and results, once.
+double useful_bytes(const OpCost& cost) {
+  return cost.memory_bytes + cost.cache_bytes;
+}
+
+void bench_scan(ScanCommand& o) {
+  if (o.source.model.model.empty() && o.source.synthetic.empty()) {
+    o.source.synthetic = "mamba-130m";
+  }
+  const std::string name = o.source.synthetic.empty() ? o.source.model.model : o.source.synthetic;
+  cli::StatusLine status;
+  o.bench.device = o.source.model.device;
+  o.bench.progress = [&](const std::string& line) { status.show(line); };
+  o.bench.cancel = &cli::watch_interrupt();
+  const ModelConfig config = cli::bench_config(o.source);
+  const KernelBenchResult result = bench_scan_ladder(config, o.tokens, o.bench);
+  status.clear();
+  const double naive_s = result.kernels.front().seconds.median;
+  if (o.json) {
+    nlohmann::ordered_json j = {
+        {"model", name},      {"cpu", cpu_name()},         {"device", result.device},
+        {"tokens", o.tokens}, {"d_inner", config.d_inner}, {"d_state", config.d_state}};
+    for (const Limit limit : kLimits)
+      j["limits"][std::string(limit_name(limit))] = result.rates[limit];
+    for (const KernelResult& k : result.kernels) {
+      const Bound bound = bound_of(k.cost, result.rates);
+      j["rungs"].push_back({{"name", k.name},
+                            {"detail", k.detail},
+                            {"median_s", k.seconds.median},
+                            {"min_s", k.seconds.min},
+                            {"max_s", k.seconds.max},
+                            {"useful_bytes_per_s", useful_bytes(k.cost) / k.seconds.median},
+                            {"limit", limit_name(bound.limit)},
+                            {"of_limit", bound.seconds / k.seconds.median},
+                            {"speed_up", naive_s / k.seconds.median}});
+    }
+    fmt::print("{}\n", j.dump());
+    return;
+  }
+  fmt::print("{}: selective_scan of {} tokens, d_inner {}, d_state {}\n{}; {}\n\n", name, o.tokens,
+             config.d_inner, config.d_state, cpu_name(), result.device);
+  fmt::print("{:<10} {:>9} {:>19} {:>10} {:>9}  {:<11} {:>9}\n", "", "ms", "min to max",
+             "useful GB/s", "of limit", "bound by", "speed-up");
+  for (const KernelResult& k : result.kernels) {
+    const Bound bound = bound_of(k.cost, result.rates);
+    fmt::print("{:<10} {:>9.3f} {:>19} {:>11.2f} {:>8.1f}%  {:<11} {:>8.1f}x\n", k.name,
+               k.seconds.median * 1e3,
+               fmt::format("{:.3f} to {:.3f}", k.seconds.min * 1e3, k.seconds.max * 1e3),
+               useful_bytes(k.cost) / k.seconds.median * 1e-9,
+               100 * bound.seconds / k.seconds.median, limit_name(bound.limit),
+               naive_s / k.seconds.median);
+  }
+  fmt::print("\n");
+  for (const KernelResult& k : result.kernels) fmt::print("{:<10} {}\n", k.name, k.detail);
+}
+
+}  // namespace
+
+void add_bench_scan(CLI::App& bench) {
+  auto o = std::make_shared<ScanCommand>();
+  CLI::App* c =
+      bench.add_subcommand("scan", "The Mamba-1 scan, from the textbook loop to the engine's own");
+  c->footer(
+      "Every rung computes the same whole operation on one thread: softplus, decay, state, output\n"
+      "and gate of one sequence. Useful bytes are the operands and results, counted once; the\n"
+      "limit is the slowest of the resources that the formula needs. --threads is not used here.");
+  cli::add_bench_source(*c, o->source, "Mamba-1 model; without it the shape of mamba-130m");
+  c->add_option("--tokens", o->tokens, "Length of the sequence")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  c->add_option("--repeat", o->bench.repeat, "Samples of each rung")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  c->add_option("--seconds", o->bench.seconds, "Time of a sample, at least")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  c->add_flag("--json", o->json, "Print one JSON object");
+  c->callback([o] { bench_scan(*o); });
+}
+
+}  // namespace adder
