@@ -16,6 +16,10 @@ enum class ErrorCode {
   kBadInput,     // a file, a request or an argument is wrong; the message says what was expected
   kIo,           // the operating system or the network refused
   kUnsupported,  // well-formed, but outside what this build can do
+  kNotFound,     // what the request names does not exist
+  kConflict,     // what the request would make exists already
+  kTimeout,      // its time is over
+  kBusy,         // not now: a queue is full, or somebody else is using it
   kInternal,     // a broken invariant: a bug of ours
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,8 @@
 #include "engine/engine.h"
 
 namespace adder {
+
+class LogitEditor;  // engine/logit_editor.h
 
 struct SamplingOptions {
   float temperature = 0.6f;  // 0: the most probable token
@@ -63,6 +66,11 @@ struct GenerationRequest {
   bool ignore_eos = false;
   // Continues this and leaves it advanced by prompt and answer. Null: a fresh sequence.
   Conversation* conversation = nullptr;
+  // With a conversation: also processes the last token of the answer, which takes a step of its
+  // own, and keeps the logits after it. False: the state lacks that token and there are no logits.
+  bool finish_state = true;
+  // Changes the logits before each token is chosen; logprobs are the model's own. Null: nothing.
+  std::shared_ptr<LogitEditor> editor;
   // Whole UTF-8 characters as soon as they are certain. May be empty.
   std::function<void(std::string_view)> on_text;
   // Called after each block of the prompt with the tokens done so far. May be empty.

@@ -1,8 +1,8 @@
 // Saved conversations (--state-out, --state-in).
 //
-// Layout, little endian: "ADDERSTA", u32 version, u32 header bytes, header (JSON: model
-// fingerprint, sizes, token count and hash), i32 recent tokens, f32 logits, the state of all layers
-// (StatePool::snapshot), and the SHA-256 of everything before it.
+// A sealed file (engine/sealed_file.h) of the kind "ADDERSTA": a header with the model's
+// fingerprint, sizes, token count and hash; i32 recent tokens, f32 logits, the state of all layers
+// (StatePool::snapshot).
 #pragma once
 
 #include <cstddef>
@@ -11,6 +11,7 @@
 
 #include "engine/engine.h"
 #include "engine/generator.h"
+#include "engine/sealed_file.h"
 
 namespace adder {
 
@@ -25,5 +26,10 @@ Conversation load_conversation(Engine& engine, const std::string& file);
 // The same for bytes in memory; `name` is used in messages.
 Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes,
                                 const std::string& name);
+
+// What every kind of file with a state checks: that it was made by the engine's model, and that its
+// state and logits (0: it has none) are as large as the engine's. Throw Error(kBadInput).
+void check_same_model(Engine& engine, const SealedReader& reader, const std::string& name);
+void check_state_sizes(Engine& engine, size_t state_bytes, size_t logits, const std::string& name);
 
 }  // namespace adder

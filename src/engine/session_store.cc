@@ -1,0 +1,315 @@
+#include "engine/session_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "core/error.h"
+#include "engine/session_file.h"
+
+namespace adder {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxId = 64;
+constexpr size_t kCheckpoints = 2;  // states between turns that a session keeps
+constexpr std::string_view kSuffix = ".session";
+
+void check_id(const std::string& id) {
+  const auto good = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  if (id.empty() || id.size() > kMaxId || id[0] == '.' ||
+      !std::all_of(id.begin(), id.end(), good)) {
+    bad_input(
+        "session: expected 1 to {} of A-Z a-z 0-9 . _ - and no dot in front, got {} characters",
+        kMaxId, id.size());
+  }
+}
+
+int64_t unix_time() {
+  using std::chrono::system_clock;
+  return system_clock::to_time_t(system_clock::now());
+}
+
+}  // namespace
+
+SessionStore::SessionStore(Engine& engine, const std::string& folder, uint64_t budget_bytes)
+    : engine_(engine), folder_(folder), budget_(budget_bytes) {
+  if (!folder_.empty()) scan_folder();
+}
+
+void SessionStore::scan_folder() {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) fail(ErrorCode::kIo, "{}: cannot make the folder: {}", folder_, error.message());
+  fs::directory_iterator files(folder_, error);
+  if (error) fail(ErrorCode::kIo, "{}: cannot read the folder: {}", folder_, error.message());
+  for (const fs::directory_entry& entry : files) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(kSuffix)) continue;
+    const std::string id = name.substr(0, name.size() - kSuffix.size());
+    Session session;
+    session.info.id = id;
+    session.info.saved = true;
+    try {
+      check_id(id);
+      SavedSession saved = load_session(engine_, entry.path(), true);
+      saved.info.id = id;  // the file may have been renamed
+      saved.info.saved = true;
+      session.info = saved.info;
+    } catch (const Error& e) {
+      session.info.problem = e.what();
+    }
+    sessions_.emplace(id, std::move(session));
+  }
+}
+
+std::string SessionStore::path_of(const std::string& id) const {
+  return (fs::path(folder_) / (id + std::string(kSuffix))).string();
+}
+
+SessionStore::Session& SessionStore::find(const std::string& id) {
+  check_id(id);
+  const auto it = sessions_.find(id);
+  if (it == sessions_.end()) fail(ErrorCode::kNotFound, "session: '{}' does not exist", id);
+  return it->second;
+}
+
+const SessionStore::Session& SessionStore::find(const std::string& id) const {
+  return const_cast<SessionStore*>(this)->find(id);
+}
+
+SessionStore::Session& SessionStore::find_idle(const std::string& id) {
+  Session& session = find(id);
+  if (session.info.busy) fail(ErrorCode::kBusy, "session: '{}' is in use by a request", id);
+  return session;
+}
+
+// The id itself when it can be taken, or one that nobody has.
+std::string SessionStore::new_id(const std::string& wanted) {
+  if (!wanted.empty()) {
+    check_id(wanted);
+    if (sessions_.contains(wanted)) {
+      fail(ErrorCode::kConflict, "session: '{}' exists already", wanted);
+    }
+    return wanted;
+  }
+  std::random_device random;
+  for (;;) {
+    std::string id = fmt::format("{:08x}{:08x}", random(), random());
+    if (!sessions_.contains(id)) return id;
+  }
+}
+
+uint64_t SessionStore::bytes() const {
+  uint64_t sum = 0;
+  for (const auto& [id, session] : sessions_) {
+    if (session.state) sum += session.state->bytes();
+    for (const auto& checkpoint : session.checkpoints) sum += checkpoint->bytes();
+  }
+  return sum;
+}
+
+// Sends the least recently used sessions to disk until the rest fits the budget, as far as that can
+// be done.
+void SessionStore::make_room() {
+  while (bytes() > budget_) {
+    Session* oldest = nullptr;
+    for (auto& [id, session] : sessions_) {
+      if (!session.state || session.info.busy || (!session.info.saved && folder_.empty())) continue;
+      if (oldest == nullptr || session.used < oldest->used) oldest = &session;
+    }
+    if (oldest == nullptr) return;
+    if (!oldest->info.saved) save(oldest->info.id);
+    oldest->state = nullptr;
+    oldest->checkpoints.clear();
+    oldest->stretches.clear();
+  }
+}
+
+// Brings a session that is on disk only back to memory.
+void SessionStore::load(Session& session) {
+  session.used = ++clock_;
+  if (session.state || !session.info.saved) return;
+  try {
+    SavedSession saved = load_session(engine_, path_of(session.info.id), false);
+    session.state = std::move(saved.state);
+    session.stretches = std::move(saved.stretches);
+    session.info.parent = saved.info.parent;
+    session.info.created = saved.info.created;
+    session.info.tokens = saved.info.tokens;
+    session.info.turns = saved.info.turns;
+    session.info.problem.clear();
+  } catch (const Error& e) {
+    session.info.problem = e.what();
+    throw;
+  }
+}
+
+SessionInfo SessionStore::describe(const Session& session) const {
+  SessionInfo info = session.info;
+  if (session.state) {
+    info.bytes = session.state->bytes();
+    for (const auto& checkpoint : session.checkpoints) info.bytes += checkpoint->bytes();
+  }
+  return info;
+}
+
+SessionInfo SessionStore::create(const std::string& id) {
+  make_room();
+  if (bytes() > budget_) {
+    fail(ErrorCode::kBusy, "session: the sessions take {} of {} bytes; delete some", bytes(),
+         budget_);
+  }
+  Session session;
+  session.info.id = new_id(id);
+  session.info.created = unix_time();
+  session.used = ++clock_;
+  return describe(sessions_.emplace(session.info.id, std::move(session)).first->second);
+}
+
+SessionInfo SessionStore::fork(const std::string& from, const std::string& id) {
+  Session& source = find_idle(from);
+  load(source);
+  // The states are shared until one of the two goes on.
+  const std::shared_ptr<const ParkedState> state = source.state;
+  const auto checkpoints = source.checkpoints;
+  const auto stretches = source.stretches;
+  const int64_t turns = source.info.turns, tokens = source.info.tokens;
+  const std::string made = create(id).id;
+  Session& copy = find(made);
+  copy.info.parent = from;
+  copy.info.turns = turns;
+  copy.info.tokens = tokens;
+  copy.state = state;
+  copy.checkpoints = checkpoints;
+  copy.stretches = stretches;
+  return describe(copy);
+}
+
+std::vector<SessionInfo> SessionStore::list() const {
+  std::vector<SessionInfo> all;
+  for (const auto& [id, session] : sessions_) all.push_back(describe(session));
+  return all;
+}
+
+SessionInfo SessionStore::info(const std::string& id) const {
+  return describe(find(id));
+}
+
+SessionInfo SessionStore::save(const std::string& id) {
+  Session& session = find_idle(id);
+  ADDER_CHECK(!folder_.empty(), "session: expected a folder for sessions to save '{}' in, got none",
+              id);
+  load(session);
+  save_session(engine_, {describe(session), session.stretches, session.state}, path_of(id));
+  session.info.saved = true;
+  return describe(session);
+}
+
+SessionInfo SessionStore::restore(const std::string& id) {
+  Session& session = find_idle(id);
+  ADDER_CHECK(!folder_.empty(),
+              "session: expected a folder for sessions to restore '{}' from, got "
+              "none",
+              id);
+  Session fresh;
+  fresh.info.id = id;
+  fresh.info.saved = true;
+  load(fresh);
+  session = std::move(fresh);
+  return describe(session);
+}
+
+void SessionStore::remove(const std::string& id) {
+  find_idle(id);
+  if (!folder_.empty()) {
+    std::error_code error;
+    fs::remove(path_of(id), error);
+    if (error) fail(ErrorCode::kIo, "{}: cannot delete it: {}", path_of(id), error.message());
+  }
+  sessions_.erase(id);
+}
+
+std::shared_ptr<const ParkedState> SessionStore::lease(const std::string& id) {
+  Session& session = find_idle(id);
+  load(session);
+  session.info.busy = true;
+  return session.state;
+}
+
+void SessionStore::release(const std::string& id) {
+  find(id).info.busy = false;
+}
+
+void SessionStore::advance(const std::string& id, ParkedState state,
+                           std::span<const Stretch> stretches) {
+  Session& session = find(id);
+  if (session.state) session.checkpoints.push_back(session.state);
+  if (session.checkpoints.size() > kCheckpoints) {
+    session.checkpoints.erase(session.checkpoints.begin());
+  }
+  session.state = std::make_shared<const ParkedState>(std::move(state));
+  session.info.tokens = static_cast<int64_t>(session.state->tokens.size());
+  session.stretches.insert(session.stretches.end(), stretches.begin(), stretches.end());
+  ++session.info.turns;
+  session.info.saved = false;
+  session.info.busy = false;
+  make_room();
+}
+
+Replay SessionStore::plan_rollback(const std::string& id, int64_t tokens) const {
+  const Session& session = find(id);
+  const int64_t length =
+      session.state ? static_cast<int64_t>(session.state->tokens.size()) : int64_t{0};
+  ADDER_CHECK(tokens >= 0 && tokens <= length, "tokens: expected 0 to {}, got {}", length, tokens);
+  const int64_t target = length - tokens;
+  Replay replay;
+  int64_t at = 0;
+  const auto consider = [&](const std::shared_ptr<const ParkedState>& state) {
+    const auto size = static_cast<int64_t>(state->tokens.size());
+    if (size > target || size <= at) return;
+    replay.from = state;
+    at = size;
+  };
+  for (const auto& checkpoint : session.checkpoints) consider(checkpoint);
+  if (session.state) consider(session.state);
+  int64_t begin = 0;
+  for (const Stretch& stretch : session.stretches) {
+    const int64_t end = begin + stretch.tokens;
+    const int64_t first = std::max(begin, at), last = std::min(end, target);
+    if (first < last) {
+      const auto* all = session.state->tokens.data();
+      replay.parts.push_back({{all + first, all + last}, stretch.generated});
+    }
+    begin = end;
+  }
+  return replay;
+}
+
+void SessionStore::rolled_back(const std::string& id, std::shared_ptr<const ParkedState> state) {
+  Session& session = find(id);
+  const auto length = state ? static_cast<int64_t>(state->tokens.size()) : int64_t{0};
+  std::erase_if(session.checkpoints, [&](const auto& checkpoint) {
+    return static_cast<int64_t>(checkpoint->tokens.size()) > length;
+  });
+  int64_t left = length;
+  for (Stretch& stretch : session.stretches) {
+    stretch.tokens = std::min(stretch.tokens, left);
+    left -= stretch.tokens;
+  }
+  std::erase_if(session.stretches, [](const Stretch& stretch) { return stretch.tokens == 0; });
+  session.state = std::move(state);
+  session.info.tokens = length;
+  session.info.saved = false;
+  session.info.busy = false;
+}
+
+}  // namespace adder
