@@ -15,6 +15,7 @@
 #include "backends/cpu/load-inl.h"
 #include "backends/cpu/matmul.h"
 #include "backends/cpu/packed_weight.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,8 +43,8 @@ inline constexpr int64_t kPiecePanels = 4, kPieceRows = 240;
 
 // c[r, j] = from[r, j] + x[r] . w[:, j] for R rows, G vectors of outputs and one block along k.
 // kStep: from one of k to the next in w. `from` is the bias (stride 0) or zeros for the first
-// block, else c itself.
-template <int R, int G, int kStep, typename T>
+// block, else c itself. kStream: w comes from memory.
+template <int R, int G, int kStep, bool kStream, typename T>
 HWY_INLINE void FloatTile(const float* HWY_RESTRICT x, int64_t x_stride, const T* HWY_RESTRICT w,
                           int64_t k, const float* from, int64_t from_stride, float* c,
                           int64_t c_stride, int64_t outs) {
@@ -55,6 +56,11 @@ HWY_INLINE void FloatTile(const float* HWY_RESTRICT x, int64_t x_stride, const T
     for (int g = 0; g < G; ++g) acc[r][g] = hn::Zero(d);
   }
   for (int64_t i = 0; i < k; ++i, w += kStep) {
+    if constexpr (kStream) {
+      constexpr int64_t kAhead = kStreamAhead / sizeof(T), kLine = 64 / sizeof(T);
+#pragma GCC unroll 8
+      for (int64_t j = 0; j < G * kLanes; j += kLine) hwy::Prefetch(w + kAhead + j);
+    }
     VF wv[G];
 #pragma GCC unroll 8
     for (int g = 0; g < G; ++g) wv[g] = WidenU(d, w + g * kLanes);
@@ -96,7 +102,7 @@ struct FloatBlock {
   HWY_INLINE void Tiles(const float* x, int64_t x_stride, int64_t row) const {
     float* to = c + row * c_stride;
     for (int64_t j = 0; j < outs; j += G * kLanes) {
-      FloatTile<R, G, (kSplit ? G * kLanes : kPanel)>(
+      FloatTile<R, G, (kSplit ? G * kLanes : kPanel), !kSplit>(
           x + row * x_stride, x_stride, w + (kSplit ? j * k : j), k, (from ? from : to) + j,
           from ? 0 : c_stride, to + j, c_stride, outs - j);
     }

@@ -17,6 +17,7 @@
 #include "backends/cpu/load-inl.h"
 #include "backends/cpu/matmul.h"
 #include "core/quant.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -231,11 +232,12 @@ HWY_INLINE void Dots(const BlockView<kType>& view, int64_t first, const uint8_t*
 }
 
 // c[r, j] = from[r, j] + products of blocks [b0, b1) for R rows and G vectors of outputs from
-// `first` on. `from` is the bias (stride 0) or zeros for the first block, else c itself.
+// `first` on; `stream`: the panel comes from memory. `from` is the bias (stride 0) or zeros for the
+// first block, else c itself.
 template <DType kType, int R, int G>
 HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first, int64_t b0,
                           int64_t b1, const float* from, int64_t from_stride, float* c,
-                          int64_t c_stride, int64_t outs) {
+                          int64_t c_stride, int64_t outs, bool stream) {
   const DF df;
   using View = BlockView<kType>;
   const bool whole = outs >= G * kLanes;
@@ -256,6 +258,10 @@ HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first
   }
   for (int64_t b = b0; b < b1; ++b) {
     const View view(panel, b);
+    if (stream) {
+      const uint8_t* ahead = view.scales + kStreamAhead;
+      for (int64_t i = 0; i < View::kBlockBytes; i += 64) hwy::Prefetch(ahead + i);
+    }
     const uint8_t* xq = x.q + b * 32;
     if constexpr (View::kHalves) {
       VI low[R][G], high[R][G];
@@ -315,7 +321,7 @@ struct BlockJob {
   int64_t out_stride, n;
 
   template <int R, int G>
-  HWY_INLINE void Tiles(int64_t panel, int64_t row, int64_t b0, int64_t b1) const {
+  HWY_INLINE void Tiles(int64_t panel, int64_t row, int64_t b0, int64_t b1, bool stream) const {
     HWY_ALIGN static constexpr float kZeros[kPanel] = {};
     const RoundedX here{x.q + row * x.k, x.d + row * x.blocks, x.sum + row * x.blocks, x.k,
                         x.blocks};
@@ -325,14 +331,15 @@ struct BlockJob {
     for (int64_t j = 0; j < outs; j += G * kLanes) {
       BlockTile<kType, R, G>(here, weight + static_cast<size_t>(panel) * panel_bytes, j, b0, b1,
                              (from ? from : c) + j, from ? 0 : out_stride, c + j, out_stride,
-                             outs - j);
+                             outs - j, stream && j == 0);
     }
   }
 
   template <int R>
-  HWY_INLINE void Rest(int64_t panel, int64_t row, int64_t rows, int64_t b0, int64_t b1) const {
-    if (rows == R) return Tiles<R, (R == 1 ? kWide : kNarrow)>(panel, row, b0, b1);
-    if constexpr (R > 1) Rest<R - 1>(panel, row, rows, b0, b1);
+  HWY_INLINE void Rest(int64_t panel, int64_t row, int64_t rows, int64_t b0, int64_t b1,
+                       bool stream) const {
+    if (rows == R) return Tiles<R, (R == 1 ? kWide : kNarrow)>(panel, row, b0, b1, stream);
+    if constexpr (R > 1) Rest<R - 1>(panel, row, rows, b0, b1, stream);
   }
 
   // Rows [row, end) of one panel.
@@ -342,8 +349,8 @@ struct BlockJob {
     do {  // once for k = 0 as well: out = bias
       const int64_t b1 = std::min(x.blocks, b0 + most);
       int64_t r = row;
-      for (; r + kRows <= end; r += kRows) Tiles<kRows, kNarrow>(panel, r, b0, b1);
-      if (r < end) Rest<kRows - 1>(panel, r, end - r, b0, b1);
+      for (; r + kRows <= end; r += kRows) Tiles<kRows, kNarrow>(panel, r, b0, b1, r == row);
+      if (r < end) Rest<kRows - 1>(panel, r, end - r, b0, b1, r == row);
       b0 = b1;
     } while (b0 < x.blocks);
   }

@@ -26,6 +26,9 @@
 namespace adder {
 
 inline constexpr int64_t kPanel = 32;  // outputs
+// Bytes ahead that weights are asked for when they come from memory: a core waits for them with too
+// few loads under way where each line takes many instructions (16-bit and quantized weights).
+inline constexpr int64_t kStreamAhead = 2048;
 
 // Bytes of a panel over all of k (in_features).
 size_t panel_bytes(DType type, int64_t k);
