@@ -46,11 +46,11 @@ SUITES = {"small": SMALL, "full": FULL, "jax": JAX}
 
 
 def setup(venv):
-    """Minutes: llama.cpp is compiled for this machine."""
+    """Minutes: llama.cpp is compiled for this machine, or as CMAKE_ARGS says."""
     python = venv / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", str(venv)], check=True)
-    environment = dict(os.environ, CMAKE_ARGS="-DGGML_NATIVE=ON")
+    environment = {"CMAKE_ARGS": "-DGGML_NATIVE=ON", **os.environ}
     install = [str(python), "-m", "pip", "install"]
     subprocess.run([*install, "--no-binary", "llama-cpp-python", *REQUIREMENTS], check=True, env=environment)
     if subprocess.run([*install, *OPTIONAL]).returncode != 0:
