@@ -166,10 +166,6 @@ void Scheduler::admit() {
   while (!waiting_.empty() && waiting_.front()->n() <= free_slots()) {
     std::unique_ptr<ServedRequest> request = std::move(waiting_.front());
     waiting_.erase(waiting_.begin());
-    {
-      const std::lock_guard lock(mutex_);
-      --queued_;
-    }
     ServedRequest& begun = *running_.emplace_back(std::move(request));
     try {
       begun.begin(context_);
@@ -177,6 +173,10 @@ void Scheduler::admit() {
       begun.fail(context_, e);
     }
     remove_done();
+    const int64_t free = free_slots();
+    const std::lock_guard lock(mutex_);
+    --queued_;
+    published_.free_slots = free;  // what enqueue() goes by
   }
 }
 
