@@ -232,11 +232,11 @@ GrammarExpr GbnfParser::parse_class() {
     }
     ranges.push_back({first, last});
   }
-  ranges = normalize_ranges(std::move(ranges));
+  ranges = normalize_ranges(ranges);
   if (negated) ranges = complement_ranges(ranges);
   if (ranges.empty()) fail_expected("a class of at least one character");
   ++position_;
-  return GrammarExpr::char_class(std::move(ranges));
+  return GrammarExpr::char_class(ranges);
 }
 
 GrammarExpr GbnfParser::parse_repeats(GrammarExpr item, uint32_t nesting) {

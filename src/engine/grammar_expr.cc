@@ -10,7 +10,7 @@ constexpr char32_t kLastCodePoint = 0x10ffff;
 
 }  // namespace
 
-std::vector<CodePointRange> normalize_ranges(std::vector<CodePointRange> ranges) {
+std::vector<CodePointRange> normalize_ranges(const std::vector<CodePointRange>& ranges) {
   std::vector<CodePointRange> parts;
   for (const CodePointRange& range : ranges) {
     const CodePointRange below{range.first, std::min<char32_t>(range.last, 0xd7ff)};
@@ -41,7 +41,7 @@ std::vector<CodePointRange> complement_ranges(const std::vector<CodePointRange>&
     next = range.last + 1;
   }
   if (next <= kLastCodePoint) gaps.push_back({next, kLastCodePoint});
-  return normalize_ranges(std::move(gaps));
+  return normalize_ranges(gaps);
 }
 
 std::vector<CodePointRange> common_ranges(const std::vector<CodePointRange>& a,
@@ -66,10 +66,10 @@ GrammarExpr GrammarExpr::literal(std::string_view text) {
   return expr;
 }
 
-GrammarExpr GrammarExpr::char_class(std::vector<CodePointRange> ranges) {
+GrammarExpr GrammarExpr::char_class(const std::vector<CodePointRange>& ranges) {
   GrammarExpr expr;
   expr.kind = Kind::kClass;
-  expr.ranges = normalize_ranges(std::move(ranges));
+  expr.ranges = normalize_ranges(ranges);
   return expr;
 }
 

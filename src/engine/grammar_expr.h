@@ -15,7 +15,7 @@ struct CodePointRange {
 };
 
 // Ascending and apart, without surrogates and what lies above U+10FFFF.
-std::vector<CodePointRange> normalize_ranges(std::vector<CodePointRange> ranges);
+std::vector<CodePointRange> normalize_ranges(const std::vector<CodePointRange>& ranges);
 // All other code points; `ranges` is normalized, and so is the result.
 std::vector<CodePointRange> complement_ranges(const std::vector<CodePointRange>& ranges);
 // What is in both; both are normalized, and so is the result.
@@ -34,7 +34,7 @@ struct GrammarExpr {
   uint32_t rule = 0;                   // kRule: its place in GrammarSource::rules
 
   static GrammarExpr literal(std::string_view text);
-  static GrammarExpr char_class(std::vector<CodePointRange> ranges);  // in any order
+  static GrammarExpr char_class(const std::vector<CodePointRange>& ranges);  // in any order
   static GrammarExpr sequence(std::vector<GrammarExpr> parts);
   static GrammarExpr choice(std::vector<GrammarExpr> parts);
   // The same of parts one by one, which are moved and not copied.

@@ -70,8 +70,8 @@ class PatternParser {
   size_t position_ = 0;
 };
 
-Ranges all_but(Ranges ranges) {
-  return complement_ranges(normalize_ranges(std::move(ranges)));
+Ranges all_but(const Ranges& ranges) {
+  return complement_ranges(normalize_ranges(ranges));
 }
 
 Expr PatternParser::parse() {
@@ -200,7 +200,7 @@ Ranges PatternParser::take_class() {
     ranges.insert(ranges.end(), part.begin(), part.end());
   }
   ++position_;
-  ranges = normalize_ranges(std::move(ranges));
+  ranges = normalize_ranges(ranges);
   if (negated) ranges = complement_ranges(ranges);
   if (ranges.empty()) refuse("a class without characters");
   return ranges;
@@ -228,12 +228,12 @@ Ranges PatternParser::take_escape(bool in_class) {
   ++position_;
   const char32_t c = peek();
   if (c == kEnd) fail_expected("a character after '\\'");
-  const Ranges digit = {{'0', '9'}};
-  const Ranges word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+  Ranges digit = {{'0', '9'}};
+  Ranges word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   // White space and line ends of ECMAScript.
-  const Ranges space = {{'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680},
-                        {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
-                        {0x3000, 0x3000}, {0xfeff, 0xfeff}};
+  Ranges space = {{'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},     {0x1680, 0x1680},
+                  {0x2000, 0x200a}, {0x2028, 0x2029}, {0x202f, 0x202f}, {0x205f, 0x205f},
+                  {0x3000, 0x3000}, {0xfeff, 0xfeff}};
   const auto one = [](char32_t character) { return Ranges{{character, character}}; };
   const bool is_letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
   if (c < 0x80 && (is_letter || (c >= '0' && c <= '9'))) {

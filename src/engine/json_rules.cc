@@ -48,13 +48,13 @@ Expr rest_of_other_key(std::span<const std::u32string> names, size_t depth, cons
     taken.push_back({c, c});
     names = names.subspan(count);
   }
-  taken = normalize_ranges(std::move(taken));
+  taken = normalize_ranges(taken);
   std::vector<CodePointRange> free = common_ranges(plain_characters(), complement_ranges(taken));
   if (taken.empty() || taken.back().last < 0x80) {
     free = common_ranges(free, {{0, 0x7f}});
     parts.push_back(Expr::sequence(wide, end));
   }
-  parts.push_back(Expr::sequence(Expr::char_class(std::move(free)), end));
+  parts.push_back(Expr::sequence(Expr::char_class(free), end));
   return Expr::choice(std::move(parts));
 }
 

@@ -43,11 +43,12 @@ TokenVocabulary::TokenVocabulary(const Tokenizer& tokenizer) {
   collect_bytes_below();
 }
 
-// Every set takes as long as there are nodes below: their number times the depth, at most.
+// Linear in the tree: a node is looked at once for each of the few above it that have a set.
 void TokenVocabulary::collect_bytes_below() {
   constexpr size_t kFew = 32;  // not worth a set
+  constexpr uint32_t kDeepest = 16;
   for (size_t i = 0; i + 1 < nodes_.size(); ++i) {
-    if (nodes_[i].end - i <= kFew) continue;
+    if (nodes_[i].end - i <= kFew || nodes_[i].depth > kDeepest) continue;
     ByteSet set;
     for (size_t k = i + 1; k < nodes_[i].end; ++k) set.set(nodes_[k].byte);
     nodes_[i].below = static_cast<uint32_t>(byte_sets_.size());

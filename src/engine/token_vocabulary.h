@@ -31,7 +31,7 @@ class TokenVocabulary {
     uint32_t end;          // the first node that does not lie below this one
     uint32_t depth;        // bytes from the root to here, this one included: at least 1
     uint32_t first_token;  // in ids_: tokens that end here, then those below
-    uint32_t below;        // in byte_sets_: the bytes of all nodes below; kNone if these are few
+    uint32_t below;        // in byte_sets_: the bytes of all nodes below; kNone: not known
     uint8_t byte;
   };
   // A node comes before those below it.
