@@ -23,7 +23,7 @@ function(adder_library name)
   target_include_directories(adder_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(adder_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE} adder_flags)
   # libFuzzer is blind in code that is not instrumented; kernels would only get slower by it.
-  if(ADDER_BUILD_FUZZ AND name MATCHES "^(io|text)$")
+  if(ADDER_BUILD_FUZZ AND name MATCHES "^(io|text|server)$")
     target_compile_options(adder_${name} PRIVATE -fsanitize=fuzzer-no-link)
   endif()
 endfunction()
