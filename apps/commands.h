@@ -10,6 +10,7 @@ namespace adder {
 
 void add_run(CLI::App& app);
 void add_chat(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_score(CLI::App& app);
 void add_logits(CLI::App& app);
 void add_tokenize(CLI::App& app);

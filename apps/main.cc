@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   app.set_help_all_flag("--help-all", "Help of all commands");
   adder::add_run(app);
   adder::add_chat(app);
+  adder::add_serve(app);
   adder::add_score(app);
   adder::add_logits(app);
   adder::add_tokenize(app);

@@ -7,9 +7,8 @@
 #include "engine/gguf_tokenizer.h"
 
 namespace adder {
-namespace {
 
-ChatTemplate choose_template(const Engine& engine, std::string_view name) {
+ChatTemplate choose_chat_template(const Engine& engine, std::string_view name) {
   if (!name.empty()) {
     if (const auto known = parse_chat_template(name)) return *known;
     bad_input("template: expected one of {}, got '{}'", chat_template_names(), name);
@@ -22,11 +21,24 @@ ChatTemplate choose_template(const Engine& engine, std::string_view name) {
   return found.value_or(ChatTemplate::kPlain);
 }
 
-}  // namespace
+void add_chat_stops(const Tokenizer& tokenizer, ChatTemplate chat, GenerationRequest& request) {
+  for (const std::string& stop : chat_stop_strings(chat)) {
+    const auto id = tokenizer.token_to_id(stop);
+    if (id && tokenizer.is_special(*id)) {
+      request.stop_tokens.push_back(*id);
+    } else {
+      request.stop.push_back(stop);
+    }
+  }
+}
+
+bool answers_begin_with_blank(ChatTemplate chat) {
+  return chat == ChatTemplate::kMistral || chat == ChatTemplate::kFalcon;
+}
 
 ChatSession::ChatSession(Engine& engine, std::string_view template_name, std::string system)
     : engine_(engine),
-      template_(choose_template(engine, template_name)),
+      template_(choose_chat_template(engine, template_name)),
       system_(std::move(system)) {
   engine_.tokenizer();  // throws when there is none
   reset();
@@ -65,19 +77,11 @@ GenerationResult ChatSession::ask(std::string message, GenerationRequest request
   }
   request.prompt = tokenizer.encode_parts(parts, fresh);
   request.conversation = &conversation_;
-  for (const std::string& stop : chat_stop_strings(template_)) {
-    const auto id = tokenizer.token_to_id(stop);
-    if (id && tokenizer.is_special(*id)) {
-      request.stop_tokens.push_back(*id);
-    } else {
-      request.stop.push_back(stop);
-    }
-  }
+  add_chat_stops(tokenizer, template_, request);
   GenerationResult answer = generate(engine_, request);
 
   messages_ = std::move(messages);
-  // Where a template puts a blank in front of the answer, the model writes that blank itself.
-  const bool blank = template_ == ChatTemplate::kMistral || template_ == ChatTemplate::kFalcon;
+  const bool blank = answers_begin_with_blank(template_);
   messages_.push_back(
       {"assistant", answer.text.substr(blank && answer.text.starts_with(' ') ? 1 : 0)});
   in_state_ = whole + answer.text;

@@ -10,9 +10,20 @@
 
 namespace adder {
 
+// The template of that name; for an empty name the model's own, or "plain" when it has none that is
+// known. Throws Error(kBadInput) for an unknown name.
+ChatTemplate choose_chat_template(const Engine& engine, std::string_view name);
+
+// What ends the assistant's message, added to a request: control tokens as ids, the rest as text.
+void add_chat_stops(const Tokenizer& tokenizer, ChatTemplate chat, GenerationRequest& request);
+
+// True where a template puts a blank in front of the answer, which the model writes itself: it does
+// not belong to the message.
+bool answers_begin_with_blank(ChatTemplate chat);
+
 class ChatSession {
  public:
-  // template_name: empty for the model's own, or "plain" when it has none that is known.
+  // template_name: as for choose_chat_template().
   // Throws Error(kBadInput) for an unknown name or a model without a tokenizer.
   ChatSession(Engine& engine, std::string_view template_name, std::string system);
 

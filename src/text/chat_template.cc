@@ -77,6 +77,24 @@ class Renderer {
     if (options_.add_generation_prompt) mark("Assistant:");
   }
 
+  // The marks that stand behind the assistant's words above.
+  void end_answer(ChatTemplate chat) {
+    switch (chat) {
+      case ChatTemplate::kPlain:
+        mark("\n");
+        break;
+      case ChatTemplate::kChatML:
+        mark("<|im_end|>\n");
+        break;
+      case ChatTemplate::kMistral:
+        mark(options_.eos);
+        break;
+      case ChatTemplate::kFalcon:
+        mark("\n\n");
+        break;
+    }
+  }
+
   std::vector<ChatSegment> take() { return std::move(segments_); }
 
  private:
@@ -171,6 +189,7 @@ std::vector<ChatSegment> render_chat(ChatTemplate chat, std::span<const ChatMess
                 "messages[{}].role: expected system, user or assistant, got '{}'", i, role);
   }
   Renderer renderer(options);
+  if (options.after_answer) renderer.end_answer(chat);
   switch (chat) {
     case ChatTemplate::kPlain:
       renderer.plain(messages);
@@ -198,16 +217,33 @@ ChatRenderOptions chat_render_options(const Tokenizer& tokenizer) {
   return options;
 }
 
+namespace {
+
+std::vector<int32_t> encode_messages(const Tokenizer& tokenizer, ChatTemplate chat,
+                                     std::span<const ChatMessage> messages,
+                                     const ChatRenderOptions& options) {
+  const std::vector<ChatSegment> segments = render_chat(chat, messages, options);
+  std::vector<TextPart> parts;
+  parts.reserve(segments.size());
+  for (const ChatSegment& segment : segments) parts.push_back({segment.text, segment.is_template});
+  return tokenizer.encode_parts(parts, !options.after_answer);
+}
+
+}  // namespace
+
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, ChatTemplate chat,
                                  std::span<const ChatMessage> messages,
                                  bool add_generation_prompt) {
   ChatRenderOptions options = chat_render_options(tokenizer);
   options.add_generation_prompt = add_generation_prompt;
-  const std::vector<ChatSegment> segments = render_chat(chat, messages, options);
-  std::vector<TextPart> parts;
-  parts.reserve(segments.size());
-  for (const ChatSegment& segment : segments) parts.push_back({segment.text, segment.is_template});
-  return tokenizer.encode_parts(parts, true);
+  return encode_messages(tokenizer, chat, messages, options);
+}
+
+std::vector<int32_t> encode_chat_continuation(const Tokenizer& tokenizer, ChatTemplate chat,
+                                              std::span<const ChatMessage> messages) {
+  ChatRenderOptions options = chat_render_options(tokenizer);
+  options.after_answer = true;
+  return encode_messages(tokenizer, chat, messages, options);
 }
 
 std::vector<std::string> chat_stop_strings(ChatTemplate chat) {

@@ -54,8 +54,11 @@ std::optional<ChatTemplate> find_chat_template(const std::string& directory);
 
 struct ChatRenderOptions {
   bool add_generation_prompt = true;  // end with what introduces the assistant's next message
-  bool blank_after_mark = false;      // Mistral: "[INST] x", where the tokenizer adds no blank
-  std::string eos = "</s>";           // Mistral: what ends the assistant's messages
+  // Begin with what ends the assistant's message that the model has just generated, for messages
+  // that go on from there.
+  bool after_answer = false;
+  bool blank_after_mark = false;  // Mistral: "[INST] x", where the tokenizer adds no blank
+  std::string eos = "</s>";       // Mistral: what ends the assistant's messages
 };
 
 // The segments in order; without the token that starts a text, which encode_parts' add_bos puts in
@@ -71,6 +74,11 @@ ChatRenderOptions chat_render_options(const Tokenizer& tokenizer);
 std::vector<int32_t> encode_chat(const Tokenizer& tokenizer, ChatTemplate chat,
                                  std::span<const ChatMessage> messages,
                                  bool add_generation_prompt = true);
+
+// What a model that has just answered is told next, when its state has seen all before: the end of
+// its answer, the messages, and what introduces its next one. No bos.
+std::vector<int32_t> encode_chat_continuation(const Tokenizer& tokenizer, ChatTemplate chat,
+                                              std::span<const ChatMessage> messages);
 
 // Texts that end the assistant's message besides the tokenizer's eos.
 std::vector<std::string> chat_stop_strings(ChatTemplate chat);

@@ -12,7 +12,7 @@ import unittest
 
 import openai
 
-from serving import Server
+from real_server import Server
 
 ADDER = None
 KEY = "a-key-for-tests"

@@ -122,6 +122,24 @@ TEST(ChatTemplate, EncodesForMistral) {
   EXPECT_EQ(std::count(want.begin(), want.end(), 4), 2);  // the user's own mark is plain text
 }
 
+// The state of a model that has answered has seen the first part and the answer.
+TEST(ChatTemplate, ContinuesAfterAnAnswer) {
+  const std::vector<ChatMessage> first = {{"user", "Hi."}}, next = {{"user", "And you?"}};
+  const std::vector<ChatMessage> all = {
+      {"user", "Hi."}, {"assistant", "Fine."}, {"user", "And you?"}};
+  ChatRenderOptions after;
+  after.after_answer = true;
+  for (const ChatTemplate chat : {ChatTemplate::kPlain, ChatTemplate::kChatML,
+                                  ChatTemplate::kMistral, ChatTemplate::kFalcon}) {
+    // Falcon's mark ends before the blank, which the model writes.
+    const std::string answer = chat == ChatTemplate::kFalcon ? " Fine." : "Fine.";
+    EXPECT_EQ(
+        joined(render_chat(chat, first, {})) + answer + joined(render_chat(chat, next, after)),
+        joined(render_chat(chat, all, {})))
+        << chat_template_name(chat);
+  }
+}
+
 TEST(ChatTemplate, StopStrings) {
   EXPECT_TRUE(chat_stop_strings(ChatTemplate::kPlain).empty());
   EXPECT_EQ(chat_stop_strings(ChatTemplate::kChatML).front(), "<|im_end|>");
