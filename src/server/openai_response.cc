@@ -49,12 +49,13 @@ std::string json_list(const Range& range, const Function& format) {
 }
 
 std::string top_map(const SpelledToken& token) {
-  std::string map = "{" + token_text(token.chosen.bytes) + ":" + logprob_text(token.chosen.logprob);
+  std::string map =
+      fmt::format("{{{}:{}", token_text(token.chosen.bytes), logprob_text(token.chosen.logprob));
   for (const SpelledLogprob& other : token.top) {
     if (other.bytes == token.chosen.bytes) continue;
-    map += "," + token_text(other.bytes) + ":" + logprob_text(other.logprob);
+    map += fmt::format(",{}:{}", token_text(other.bytes), logprob_text(other.logprob));
   }
-  return map + "}";
+  return map += '}';
 }
 
 std::string chat_entry(const SpelledLogprob& p) {
@@ -104,8 +105,8 @@ std::string completion_logprobs(std::span<const SpelledToken> tokens, int64_t& o
 
 std::string chat_logprobs(std::span<const SpelledToken> tokens) {
   const std::string content = json_list(tokens, [](const SpelledToken& t) {
-    const std::string top =
-        json_list(t.top, [](const SpelledLogprob& p) { return "{" + chat_entry(p) + "}"; });
+    const std::string top = json_list(
+        t.top, [](const SpelledLogprob& p) { return fmt::format("{{{}}}", chat_entry(p)); });
     return fmt::format(R"({{{},"top_logprobs":{}}})", chat_entry(t.chosen), top);
   });
   return fmt::format(R"({{"content":{},"refusal":null}})", content);
@@ -128,7 +129,7 @@ std::string timings_json(const RequestUsage& u) {
 
 std::string answer_body(const AnswerHead& head, std::span<const AnswerChoice> choices,
                         const RequestUsage& usage) {
-  std::string body = "{" + head_fields(head, false);
+  std::string body = fmt::format("{{{}", head_fields(head, false));
   for (size_t i = 0; i < choices.size(); ++i) {
     const AnswerChoice& choice = choices[i];
     const std::string text = dump(choice.text);
