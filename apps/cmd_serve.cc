@@ -83,7 +83,6 @@ std::unique_ptr<Engine> load(const ServeOptions& o) {
   options.slots = o.slots > 0 ? o.slots : slots_that_fit(*checkpoint, kUsualSlots);
   auto engine = std::make_unique<Engine>(std::move(checkpoint), std::move(tokenizer), options);
   cli::warn_of_tuning(*engine);
-  cli::pin_main_thread(o.model);
   return engine;
 }
 
@@ -151,6 +150,8 @@ void serve(ServeOptions& o) {
     scheduler.stop(deadline);
   });
   fmt::print(stderr, "adder: serving {} on {}\n", o.service.limits.model, url(o, server.port()));
+  // Only now: the server's threads would inherit the CPU.
+  cli::pin_main_thread(o.model);
   scheduler.run();
   signals.on_first(nullptr);
   // The last answers are on their way; nothing new begins.
