@@ -12,7 +12,7 @@ import unittest
 
 import openai
 
-from real_server import Server
+from serving import Server
 
 ADDER = None
 KEY = "a-key-for-tests"

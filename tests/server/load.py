@@ -20,7 +20,7 @@ import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serving import Server  # noqa: E402
+from server_under_test import Server  # noqa: E402
 
 
 class Client:

@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.chrome.service import Service
 
-from real_server import Server
+from serving import Server
 
 ADDER = None
 VIEWS = ("write", "sessions", "settings", "state")
