@@ -27,7 +27,7 @@ ShutdownSignals::ShutdownSignals() {
 
 ShutdownSignals::~ShutdownSignals() {
   ending_ = true;
-  ::pthread_kill(thread_.native_handle(), SIGTERM);  // only to wake it
+  ::pthread_kill(thread_.native_handle(), SIGINT);  // only to wake it
   thread_.join();
   const sigset_t set = ending_signals();
   ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);

@@ -65,7 +65,7 @@ class Tuner {
   void choose_prompt() {
     prompt(kSsdChunkAlign, kSsdChunkAlign);
     const double per_token = prompt(kSsdChunkAlign, kSsdChunkAlign) / kSsdChunkAlign;
-    constexpr double kRuns = std::size(kTunedBlocks) * kWantedRounds * 3 / 2;
+    constexpr double kRuns = 1.5 * kWantedRounds * static_cast<double>(std::size(kTunedBlocks));
     const auto affordable = static_cast<int64_t>(o_.budget_s / (kRuns * per_token));
     const int64_t longest = *std::max_element(std::begin(kTunedBlocks), std::end(kTunedBlocks));
     result_.prompt = std::clamp(affordable / kSsdChunkAlign, int64_t{2}, longest / kSsdChunkAlign) *

@@ -103,7 +103,7 @@ class Service {
   std::unique_ptr<LogitEditor> make_editor(const GenerationOptions& options,
                                            const std::vector<int32_t>& stop_tokens);
   void start(const Call& call, const GenerationOptions& options, AnswerOptions answer,
-             ServeRequest request, const std::vector<Encode>& prompts);
+             const ServeRequest& request, const std::vector<Encode>& prompts);
   std::vector<int32_t> encode_prompt(const PromptInput& prompt, bool fresh) const;
 
   struct EmbeddingJob;

@@ -87,7 +87,7 @@ std::unique_ptr<LogitEditor> Service::make_editor(const GenerationOptions& optio
 }
 
 void Service::start(const Call& call, const GenerationOptions& options, AnswerOptions answer,
-                    ServeRequest request, const std::vector<Encode>& prompts) {
+                    const ServeRequest& request, const std::vector<Encode>& prompts) {
   const auto editor = make_editor(options, request.generation.stop_tokens);
   auto requests = std::make_shared<std::vector<ServeRequest>>();
   for (size_t i = 0; i < prompts.size(); ++i) {
@@ -128,8 +128,7 @@ void Service::chat_completions(Call& call) {
     return fresh ? encode_chat(tokenizer_, template_, messages)
                  : encode_chat_continuation(tokenizer_, template_, messages);
   };
-  start(call, parsed.options, answer_options(call, parsed.options, true), std::move(request),
-        {encode});
+  start(call, parsed.options, answer_options(call, parsed.options, true), request, {encode});
 }
 
 }  // namespace adder
