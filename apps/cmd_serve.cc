@@ -132,6 +132,7 @@ void serve(ServeOptions& o) {
   o.service.limits.max_choices = engine->states().slots();
   Service service(*engine, scheduler, o.service);
 
+  o.http.only_this_machine = is_loopback(o.http.host) && o.http.api_keys.empty() && !o.insecure;
   o.http.is_public = &Service::is_public;
   o.http.on_request_done = [&](const HttpRecord& record) {
     service.count(record);
@@ -170,7 +171,10 @@ void add_network_options(CLI::App& c, ServeOptions& o) {
        "can read it\nin the list of processes: rather use a file or ADDER_API_KEY")
       ->allow_extra_args(false);
   c.add_option("--api-key-file", o.key_file, "Keys, one a line");
-  c.add_flag("--insecure", o.insecure, "Listen on a public address without a key");
+  c.add_flag("--insecure", o.insecure,
+             "Without a key, also listen on a public address, and answer requests that pages of "
+             "other sites "
+             "send or that come by another name");
   c.add_option("--cors", o.http.cors_origins,
                "Origin whose pages may use the server, or *; may be given several times")
       ->allow_extra_args(false);

@@ -10,6 +10,13 @@
 
 namespace adder {
 
+// 0 to 15, or -1.
+constexpr int hex_digit(char32_t c) {
+  if (c >= '0' && c <= '9') return static_cast<int>(c - '0');
+  const char32_t lower = c < 0x80 ? c | 0x20 : 0;
+  return lower >= 'a' && lower <= 'f' ? static_cast<int>(lower - 'a') + 10 : -1;
+}
+
 struct CodePointRange {
   char32_t first, last;  // both belong to it
 };

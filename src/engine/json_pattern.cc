@@ -209,15 +209,9 @@ Ranges PatternParser::take_class() {
 char32_t PatternParser::take_hex(int digits) {
   char32_t value = 0;
   for (int i = 0; i < digits; ++i) {
-    const char32_t c = peek();
-    const char32_t lower = c | 0x20;
-    if (c >= '0' && c <= '9') {
-      value = value * 16 + (c - '0');
-    } else if (c < 0x80 && lower >= 'a' && lower <= 'f') {
-      value = value * 16 + (lower - 'a' + 10);
-    } else {
-      fail_expected(fmt::format("{} hexadecimal digits", digits));
-    }
+    const int digit = hex_digit(peek());
+    if (digit < 0) fail_expected(fmt::format("{} hexadecimal digits", digits));
+    value = value * 16 + static_cast<char32_t>(digit);
     ++position_;
   }
   if (value >= 0xd800 && value <= 0xdfff) refuse("half of a surrogate pair");

@@ -15,8 +15,8 @@ class LogitEditor {
   virtual ~LogitEditor() = default;
   // For another sequence that goes on from the same place (n > 1).
   virtual std::unique_ptr<LogitEditor> clone() const = 0;
-  // logits: (vocab_rows) of the next position; -infinity forbids an id. Throws Error(kBadInput)
-  // when nothing is left to choose.
+  // logits: of the ids that can come next, Engine::vocab_limit() of them; -infinity forbids an id.
+  // May throw Error(kBadInput), which ends the sequence alone; so does forbidding all ids.
   virtual void edit(std::span<float> logits) = 0;
   // The id that was chosen.
   virtual void accept(int32_t token) = 0;

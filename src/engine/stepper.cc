@@ -1,7 +1,9 @@
 #include "engine/stepper.h"
 
 #include <algorithm>
+#include <limits>
 
+#include "core/error.h"
 #include "engine/logit_editor.h"
 #include "engine/logprobs.h"
 
@@ -9,6 +11,8 @@ namespace adder {
 namespace {
 
 using Phase = Sequence::Phase;
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
@@ -89,8 +93,12 @@ void Stepper::edit(const Tensor& logits) {
     host_logits_.resize(static_cast<size_t>(row.size()));
     engine_.backend().read(row, std::as_writable_bytes(std::span(host_logits_)));
     s.raw_logits_ = host_logits_;
+    const auto known = std::span(host_logits_).first(static_cast<size_t>(engine_.vocab_limit()));
     try {
-      editor->edit(host_logits_);
+      editor->edit(known);
+      if (std::all_of(known.begin(), known.end(), [](float v) { return v == kForbidden; })) {
+        bad_input("logits: expected at least 1 token that may come next, got none");
+      }
     } catch (const Error& e) {
       s.error_ = e;
       s.failed_ = true;

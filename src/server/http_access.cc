@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "server/http_options.h"
 
 namespace adder {
 namespace {
@@ -18,7 +19,28 @@ bool is_name_list(std::string_view text) {
   });
 }
 
+// "[::1]:80" gives "[::1]".
+std::string_view without_port(std::string_view authority) {
+  const size_t bracket = authority.rfind(']');  // the colons before it are part of the address
+  const size_t colon = authority.find(':', bracket == std::string_view::npos ? 0 : bracket);
+  return authority.substr(0, colon);
+}
+
 }  // namespace
+
+void check_this_machine(const HttpRequest& request, const CorsPolicy& cors) {
+  const std::string* host = request.header("Host");
+  if (host != nullptr && !is_loopback(without_port(*host))) {
+    throw HttpRefusal(403, "Host: expected a name of this machine, such as localhost");
+  }
+  const std::string* origin = request.header("Origin");
+  if (origin == nullptr || cors.allows(*origin)) return;
+  const size_t scheme = origin->find("://");
+  if (scheme == std::string::npos ||
+      !is_loopback(without_port(std::string_view(*origin).substr(scheme + 3)))) {
+    throw HttpRefusal(403, "Origin: expected a page of this machine, or one that CORS allows");
+  }
+}
 
 ApiKeys::ApiKeys(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) digests_.push_back(digest_of(key));

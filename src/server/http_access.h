@@ -28,6 +28,7 @@ class ApiKeys {
 class CorsPolicy {
  public:
   explicit CorsPolicy(std::vector<std::string> origins);
+  bool allows(std::string_view origin) const;
   // The headers that any answer to the request carries.
   HttpHeaders headers(const HttpRequest& request) const;
   // Those of the answer to a preflight, in addition; empty if the request is none.
@@ -35,10 +36,13 @@ class CorsPolicy {
                                 const std::vector<std::string>& methods) const;
 
  private:
-  bool allows(std::string_view origin) const;
   std::vector<std::string> origins_;
   bool any_ = false;
 };
+
+// Throws HttpRefusal(403) for a request that did not come to a name of this machine, or comes from
+// a page of another one whose origin `cors` does not allow.
+void check_this_machine(const HttpRequest& request, const CorsPolicy& cors);
 
 // "GET, HEAD, POST"
 std::string joined(const std::vector<std::string>& words);

@@ -138,6 +138,7 @@ void HttpConnection::on_head() {
   }
   if (parser_->method() == "OPTIONS") return answer_options();
   const HttpServerOptions& options = core_.options;
+  if (options.only_this_machine) check_this_machine(request_, core_.cors);
   if (!core_.keys.empty() && !(options.is_public && options.is_public(request_))) {
     const std::string* authorization = request_.header("Authorization");
     if (authorization == nullptr || !core_.keys.accepts(*authorization)) {

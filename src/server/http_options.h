@@ -53,6 +53,11 @@ struct HttpServerOptions {
   std::vector<std::string> api_keys;
   std::function<bool(const HttpRequest&)> is_public;
 
+  // Requests must come to a name of this machine itself: 403 where Host is another, and where
+  // Origin is, unless CORS names it. Against pages of other sites that a user of this machine looks
+  // at, which can send requests to 127.0.0.1, and read the answers under a name that leads there.
+  bool only_this_machine = false;
+
   std::vector<std::string> cors_origins;  // "https://host[:port]" each, or "*"; empty: no CORS
 
   std::string tls_certificate, tls_key;  // PEM files; both or neither

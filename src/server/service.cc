@@ -9,8 +9,13 @@
 namespace adder {
 namespace {
 
-// Reading and tokenizing a larger body takes long enough to be felt in the streams of others.
-constexpr size_t kLargeBody = 16 << 10;
+// Whether reading a body, tokenizing it, and compiling its grammar may take long enough to be felt
+// in the streams of others.
+bool takes_long(const std::string& body) {
+  constexpr size_t kLarge = 16 << 10;
+  return body.size() > kLarge || body.find("\"grammar\"") != std::string::npos ||
+         body.find("\"response_format\"") != std::string::npos;
+}
 
 // Whether `text` goes on after its first '/'-separated part, which is returned.
 std::string_view next_part(std::string_view& text) {
@@ -87,7 +92,7 @@ void Service::handle(HttpRequest&& request, std::shared_ptr<HttpReply> reply) {
   const auto call = std::make_shared<Call>(
       Call{std::move(request), std::move(reply), {}, std::chrono::steady_clock::now()});
   const auto work = [this, call] { answer_errors(*call->reply, [&] { dispatch(*call); }); };
-  if (call->request.body.size() > kLargeBody) {
+  if (takes_long(call->request.body)) {
     background_.post(work);
   } else {
     work();

@@ -255,12 +255,14 @@ TEST(Scheduler, BadRequestsAreRefusedAtOnce) {
   EXPECT_THROW(s.submit(hot), Error);
   ServeRequest nothing = serve({1}, 3);  // a bias that leaves nothing to choose
   std::vector<std::pair<int32_t, float>> bias;
-  for (int32_t id = 0; id < s.engine->config().vocab_rows; ++id) {
+  for (int32_t id = 0; id < s.engine->vocab_limit(); ++id) {
     bias.push_back({id, -std::numeric_limits<float>::infinity()});
   }
   nothing.generation.editor = make_penalty_editor({bias, 0, 0});
   const auto neighbour = s.submit(serve(random_ids(1, 5), 20));
-  EXPECT_TRUE(s.ask(nothing).error().has_value());
+  Recorder& refused = s.ask(nothing);
+  ASSERT_TRUE(refused.error().has_value());
+  EXPECT_EQ(refused.error()->code(), ErrorCode::kBadInput);
   EXPECT_EQ(neighbour->wait().answer().tokens.size(), 20u);
   EXPECT_EQ(s.free_slots(), 2);
 }

@@ -1,4 +1,6 @@
 // Keys and CORS over the wire.
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "server/http_server.h"
@@ -41,6 +43,32 @@ TEST(HttpKeys, NoBodyIsReadWithoutOne) {
   EXPECT_EQ(answer.status, 401);
   EXPECT_EQ(answer.header("connection"), "close");
   EXPECT_TRUE(client.closed());
+}
+
+TEST(HttpAccess, PagesOfOtherSitesCannotReachThisMachine) {
+  HttpServerOptions options;
+  options.only_this_machine = true;
+  options.cors_origins = {"https://page.example"};
+  HttpServer server(options, echo);
+  Client client(server.port());
+  const auto status = [&](const std::string& headers) {
+    return client.ask("GET /a HTTP/1.1\r\n" + headers + "\r\n").status;
+  };
+  for (const char* host : {"localhost", "LOCALHOST:80", "127.0.0.1", "127.0.0.1:8080", "127.1.2.3",
+                           "[::1]", "[::1]:8080"}) {
+    EXPECT_EQ(status(fmt::format("Host: {}\r\n", host)), 200) << host;
+    EXPECT_EQ(status(fmt::format("Host: {0}\r\nOrigin: http://{0}\r\n", host)), 200) << host;
+  }
+  EXPECT_EQ(status("Host: localhost\r\nOrigin: https://page.example\r\n"), 200);
+  for (const char* host : {"rebound.example", "rebound.example:8080", "localhost.example", "",
+                           ":80", "127.0.0.1.example", "[::2]:80", "0.0.0.0", "192.168.0.1"}) {
+    EXPECT_EQ(status(fmt::format("Host: {}\r\n", host)), 403) << host;
+  }
+  for (const char* origin :
+       {"https://other.example", "null", "", "file://", "http://localhost.example",
+        "http://rebound.example:80", "localhost"}) {
+    EXPECT_EQ(status(fmt::format("Host: localhost\r\nOrigin: {}\r\n", origin)), 403) << origin;
+  }
 }
 
 TEST(HttpCors, PreflightNeedsNoKey) {

@@ -44,7 +44,7 @@ class Client:
         began = last = time.monotonic()
         reader, writer = await asyncio.open_connection(*address)
         try:
-            writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: load\r\nConnection: close\r\n"
+            writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                          b"Content-Length: %d\r\n\r\n%s" % (len(data), data))
             await writer.drain()
             status = await reader.readline()
@@ -80,7 +80,7 @@ def percentile(values, share):
 async def resident(address):
     """Bytes, from /metrics."""
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: load\r\nConnection: close\r\n\r\n")
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     try:
         for line in (await reader.read()).splitlines():
             if line.startswith(b"process_resident_memory_bytes "):

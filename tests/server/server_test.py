@@ -275,7 +275,7 @@ class Completions(WithServer):
         # A client that waits for a whole answer can go as well.
         with socket.create_connection(("127.0.0.1", self.server.port)) as plain:
             body = json.dumps({"prompt": "x", "max_tokens": 4096, "ignore_eos": True}).encode()
-            plain.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s"
+            plain.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s"
                           % (len(body), body))
             self.server.wait_until(lambda: not self.server.idle())
         self.server.wait_until(lambda: cancelled() == before + 2)
