@@ -33,6 +33,20 @@ void check_id(const std::string& id) {
   }
 }
 
+// A file that a process was writing when it was killed: "ID.session.XXXXXX" (engine/atomic_file.h).
+// Another process may be at one now, so it must be old.
+bool is_leftover(const fs::directory_entry& entry) {
+  constexpr size_t kRandom = 7;  // with the dot
+  const std::string name = entry.path().filename();
+  if (name.size() <= kRandom || name[name.size() - kRandom] != '.' ||
+      !std::string_view(name).substr(0, name.size() - kRandom).ends_with(kSuffix)) {
+    return false;
+  }
+  std::error_code error;
+  const auto written = entry.last_write_time(error);
+  return !error && fs::file_time_type::clock::now() - written > std::chrono::minutes(10);
+}
+
 int64_t unix_time() {
   using std::chrono::system_clock;
   return system_clock::to_time_t(system_clock::now());
@@ -53,6 +67,7 @@ void SessionStore::scan_folder() {
   if (error) fail(ErrorCode::kIo, "{}: cannot read the folder: {}", folder_, error.message());
   for (const fs::directory_entry& entry : files) {
     const std::string name = entry.path().filename();
+    if (is_leftover(entry)) fs::remove(entry.path(), error);
     if (!name.ends_with(kSuffix)) continue;
     const std::string id = name.substr(0, name.size() - kSuffix.size());
     Session session;

@@ -148,6 +148,23 @@ TEST_P(SessionsOf, SavedSessionsSurviveARestart) {
   EXPECT_FALSE(std::filesystem::exists(folder.path("sessions/talk.session")));
 }
 
+TEST(Sessions, WhatAKilledProcessLeftBehindGoesOnceItIsOld) {
+  const TempDir folder;
+  SchedulerOptions options;
+  options.session_dir = folder.path();
+  for (const std::string name : {"a.session.Ab3dEf", "b.session.xxxxxx", "c.session.txt"}) {
+    folder.write(name, "half");
+  }
+  for (const std::string name : {"a.session.Ab3dEf", "c.session.txt"}) {
+    std::filesystem::last_write_time(
+        folder.path(name), std::filesystem::file_time_type::clock::now() - std::chrono::hours(1));
+  }
+  Serving s("mamba1_hf", 1, options);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("a.session.Ab3dEf")));
+  EXPECT_TRUE(std::filesystem::exists(folder.path("b.session.xxxxxx")));  // perhaps in the making
+  EXPECT_TRUE(std::filesystem::exists(folder.path("c.session.txt")));     // somebody else's
+}
+
 TEST(Sessions, MemoryIsBounded) {
   const TempDir folder;
   SchedulerOptions options;

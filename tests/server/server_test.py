@@ -622,7 +622,7 @@ class Process(unittest.TestCase):
     def test_random_bodies_get_an_answer(self):
         rng = random.Random(7)
         with Server(ADDER, "--log", "off", "--slots", "2", "--max-tokens", "8") as server:
-            for _ in range(400):
+            for _ in range(10_000):
                 path = rng.choice(["/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize",
                                    "/detokenize", "/v1/sessions", "/v1/sessions/a/rollback"])
                 status, _, answer = server.send("POST", path, random_body(rng))
