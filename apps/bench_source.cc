@@ -64,4 +64,25 @@ ModelConfig bench_config(const BenchSource& source) {
       make_synthetic(synthetic_shape(source.synthetic), DType::kBF16, SyntheticMemory::kShared));
 }
 
+void add_sampled_bench(CLI::App& command, SampledBench& bench, const std::string& model_help) {
+  add_bench_source(command, bench.source, model_help);
+  command.add_option("--repeat", bench.samples.repeat, "Samples of each operation")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command.add_option("--seconds", bench.samples.seconds, "Time of a sample, at least")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  command.add_flag("--json", bench.json, "Print one JSON object");
+}
+
+std::string prepare(SampledBench& bench, StatusLine& status) {
+  BenchSource& source = bench.source;
+  if (source.model.model.empty() && source.synthetic.empty()) source.synthetic = "mamba-130m";
+  bench.samples.device = source.model.device;
+  bench.samples.threads = source.model.threads;
+  bench.samples.progress = [&status](const std::string& line) { status.show(line); };
+  bench.samples.cancel = &watch_interrupt();
+  return source.synthetic.empty() ? source.model.model : source.synthetic;
+}
+
 }  // namespace adder::cli

@@ -5,6 +5,8 @@
 #include <string>
 
 #include "cli_common.h"
+#include "measure/kernel_bench.h"
+#include "status_line.h"
 
 namespace adder::cli {
 
@@ -31,5 +33,17 @@ BenchModel load_bench_model(const BenchSource& source, EngineOptions engine);
 
 // The sizes of the model alone.
 ModelConfig bench_config(const BenchSource& source);
+
+// What the commands that time single operations have in common.
+struct SampledBench {
+  BenchSource source;
+  KernelBenchOptions samples;
+  bool json = false;
+};
+// The options of BenchSource, --repeat, --seconds, --json.
+void add_sampled_bench(CLI::App& command, SampledBench& bench, const std::string& model_help);
+// Once the options are known: the model's name, that of mamba-130m without one. Progress goes to
+// `status`, which must outlive the measurement, and Ctrl-C ends it.
+std::string prepare(SampledBench& bench, StatusLine& status);
 
 }  // namespace adder::cli

@@ -13,26 +13,16 @@
 namespace adder {
 namespace {
 
-struct KernelsCommand {
-  cli::BenchSource source;
-  KernelBenchOptions bench;
+struct KernelsCommand : cli::SampledBench {
   std::vector<std::string> types = {"f32", "f16", "bf16", "q8_0", "q4_0", "q4_k"};
-  bool json = false;
 };
 
 void bench_kernels_command(KernelsCommand& o) {
-  if (o.source.model.model.empty() && o.source.synthetic.empty()) {
-    o.source.synthetic = "mamba-130m";
-  }
-  const std::string name = o.source.synthetic.empty() ? o.source.model.model : o.source.synthetic;
   cli::StatusLine status;
-  o.bench.device = o.source.model.device;
-  o.bench.threads = o.source.model.threads;
-  for (const std::string& type : o.types) o.bench.types.push_back(parse_weight_type(type));
-  o.bench.progress = [&](const std::string& line) { status.show(line); };
-  o.bench.cancel = &cli::watch_interrupt();
+  const std::string name = cli::prepare(o, status);
+  for (const std::string& type : o.types) o.samples.types.push_back(parse_weight_type(type));
   const ModelConfig config = cli::bench_config(o.source);
-  const KernelBenchResult result = bench_kernels(config, o.bench);
+  const KernelBenchResult result = bench_kernels(config, o.samples);
   status.clear();
   const std::string& device = result.device;
   if (o.json) {
@@ -78,7 +68,7 @@ void bench_kernels_command(KernelsCommand& o) {
 
 void add_bench_kernels(CLI::App& bench) {
   auto o = std::make_shared<KernelsCommand>();
-  o->bench.rows = {1, 2, 4, 8, 16, 64, 512};
+  o->samples.rows = {1, 2, 4, 8, 16, 64, 512};
   CLI::App* c = bench.add_subcommand(
       "kernels", "Single operations at a model's shapes, each against its limit");
   c->footer(
@@ -86,22 +76,15 @@ void add_bench_kernels(CLI::App& bench) {
       "convolution,\n"
       "scan and norms; sampling. Up to 16 rows are as many sequences that decode, more are one\n"
       "prompt. GB/s counts weights and state, GOP/s float32 and int8 operations.");
-  cli::add_bench_source(*c, o->source, "Model; without it the shapes of mamba-130m");
+  cli::add_sampled_bench(*c, *o, "Model; without it the shapes of mamba-130m");
   c->add_option("--types", o->types, "Types of weights")
       ->delimiter(',')
       ->check(CLI::IsMember(synthetic_type_names()))
       ->capture_default_str();
-  c->add_option("--rows", o->bench.rows, "Tokens that one call works on")
+  c->add_option("--rows", o->samples.rows, "Tokens that one call works on")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  c->add_option("--repeat", o->bench.repeat, "Samples of each operation")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  c->add_option("--seconds", o->bench.seconds, "Time of a sample, at least")
-      ->check(CLI::Range(0.0, 10.0))
-      ->capture_default_str();
-  c->add_flag("--json", o->json, "Print one JSON object");
   c->callback([o] { bench_kernels_command(*o); });
 }
 

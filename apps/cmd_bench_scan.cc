@@ -12,11 +12,8 @@
 namespace adder {
 namespace {
 
-struct ScanCommand {
-  cli::BenchSource source;
-  KernelBenchOptions bench;
+struct ScanCommand : cli::SampledBench {
   int64_t tokens = 512;
-  bool json = false;
 };
 
 // Bytes that a scan cannot avoid moving: its operands and results, once.
@@ -25,16 +22,10 @@ double useful_bytes(const OpCost& cost) {
 }
 
 void bench_scan(ScanCommand& o) {
-  if (o.source.model.model.empty() && o.source.synthetic.empty()) {
-    o.source.synthetic = "mamba-130m";
-  }
-  const std::string name = o.source.synthetic.empty() ? o.source.model.model : o.source.synthetic;
   cli::StatusLine status;
-  o.bench.device = o.source.model.device;
-  o.bench.progress = [&](const std::string& line) { status.show(line); };
-  o.bench.cancel = &cli::watch_interrupt();
+  const std::string name = cli::prepare(o, status);
   const ModelConfig config = cli::bench_config(o.source);
-  const KernelBenchResult result = bench_scan_ladder(config, o.tokens, o.bench);
+  const KernelBenchResult result = bench_scan_ladder(config, o.tokens, o.samples);
   status.clear();
   const double naive_s = result.kernels.front().seconds.median;
   if (o.json) {
@@ -85,17 +76,10 @@ void add_bench_scan(CLI::App& bench) {
       "Every rung computes the same whole operation on one thread: softplus, decay, state, output\n"
       "and gate of one sequence. Useful bytes are the operands and results, counted once; the\n"
       "limit is the slowest of the resources that the formula needs. --threads is not used here.");
-  cli::add_bench_source(*c, o->source, "Mamba-1 model; without it the shape of mamba-130m");
+  cli::add_sampled_bench(*c, *o, "Mamba-1 model; without it the shape of mamba-130m");
   c->add_option("--tokens", o->tokens, "Length of the sequence")
       ->check(CLI::Range(1, 65536))
       ->capture_default_str();
-  c->add_option("--repeat", o->bench.repeat, "Samples of each rung")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  c->add_option("--seconds", o->bench.seconds, "Time of a sample, at least")
-      ->check(CLI::Range(0.0, 10.0))
-      ->capture_default_str();
-  c->add_flag("--json", o->json, "Print one JSON object");
   c->callback([o] { bench_scan(*o); });
 }
 

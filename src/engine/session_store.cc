@@ -142,7 +142,15 @@ void SessionStore::make_room() {
       if (oldest == nullptr || session.used < oldest->used) oldest = &session;
     }
     if (oldest == nullptr) return;
-    if (!oldest->info.saved) save(oldest->info.id);
+    if (!oldest->info.saved) {
+      try {
+        save(oldest->info.id);
+      } catch (const Error& e) {
+        // Whoever needs the room is not to blame; create() refuses when it is really spent.
+        oldest->info.problem = e.what();
+        return;
+      }
+    }
     oldest->state = nullptr;
     oldest->checkpoints.clear();
     oldest->stretches.clear();

@@ -200,6 +200,25 @@ TEST(Sessions, MemoryIsBounded) {
   });
 }
 
+TEST(Sessions, ADiskThatCannotBeWrittenFailsNoRequest) {
+  const TempDir folder;
+  SchedulerOptions options;
+  options.session_dir = folder.path("sessions");
+  options.session_bytes = 1;
+  Serving s("mamba1_hf", 2, options);
+  create(s, "talk");
+  std::filesystem::remove_all(options.session_dir);
+  const auto neighbour = s.submit(serve(random_ids(1, 5), 100));
+  Recorder& r = s.ask(turn("talk", random_ids(1, 10), 2, 1));
+  EXPECT_FALSE(r.error().has_value());
+  EXPECT_FALSE(neighbour->wait().error().has_value());
+  EXPECT_EQ(s.parked("talk").tokens.size(), 12u);
+  s.inside([](const Scheduler::Inside& in) {
+    EXPECT_NE(in.sessions.info("talk").problem, "");
+    expect_error([&] { in.sessions.create("more"); }, ErrorCode::kBusy, "bytes");
+  });
+}
+
 TEST(Sessions, OneRequestAtATime) {
   Serving s("mamba1_hf", 3);
   create(s, "talk");
