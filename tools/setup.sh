@@ -24,7 +24,8 @@ setup() {
 build_packages=(g++ cmake ninja-build ccache mold pkg-config libhwy-dev nlohmann-json3-dev libcli11-dev
   libfmt-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev
   libboost-dev ca-certificates)
-test_packages=(libgtest-dev python3 clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 git)
+test_packages=(libgtest-dev python3 python3-dev python3-numpy python3-pytest python3-hypothesis pybind11-dev
+  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 git)
 
 # quietly <log> <command>...: runs it, shows its output only when it fails.
 quietly() {

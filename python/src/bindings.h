@@ -1,0 +1,11 @@
+// What each file of bindings adds to the module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace adder::python {
+
+void bind_errors(pybind11::module_& module);
+void bind_model(pybind11::module_& module);
+
+}  // namespace adder::python

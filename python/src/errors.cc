@@ -1,0 +1,43 @@
+// adder::Error as Python's exceptions.
+#include "core/error.h"
+
+#include <pybind11/pybind11.h>
+
+#include "bindings.h"
+
+namespace adder::python {
+namespace {
+
+PyObject* exception_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kBadInput:
+    case ErrorCode::kConflict:
+      return PyExc_ValueError;
+    case ErrorCode::kIo:
+      return PyExc_OSError;
+    case ErrorCode::kUnsupported:
+      return PyExc_NotImplementedError;
+    case ErrorCode::kNotFound:
+      return PyExc_KeyError;
+    case ErrorCode::kTimeout:
+      return PyExc_TimeoutError;
+    case ErrorCode::kBusy:
+    case ErrorCode::kInternal:
+      return PyExc_RuntimeError;
+  }
+  return PyExc_RuntimeError;
+}
+
+}  // namespace
+
+void bind_errors(pybind11::module_& /*module*/) {
+  pybind11::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const Error& e) {
+      PyErr_SetString(exception_of(e.code()), e.what());
+    }
+  });
+}
+
+}  // namespace adder::python

@@ -1,0 +1,10 @@
+// The extension module adder._core: one file per group of names, put together here.
+#include <pybind11/pybind11.h>
+
+#include "bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "Adder's engine; use it through the package 'adder'.";
+  adder::python::bind_errors(module);
+  adder::python::bind_model(module);
+}
