@@ -4,23 +4,24 @@
 #include <openssl/evp.h>
 
 #include <array>
+#include <string>
+#include <utility>
 
 #include "core/error.h"
 
 // As engine/demo_model.cc does it. ADDER_WEB_DIR is set by the build.
-asm(R"(
-  .section .rodata
-  .global adder_web_page, adder_web_page_end
-adder_web_page:
-  .incbin ")" ADDER_WEB_DIR R"(/index.html"
-adder_web_page_end:
-  .byte 0
-  .previous
-)");
+#define ADDER_EMBED(symbol, file)                                                         \
+  asm(".section .rodata\n.global " #symbol ", " #symbol "_end\n" #symbol                  \
+      ":\n.incbin \"" ADDER_WEB_DIR "/" file "\"\n" #symbol "_end:\n.byte 0\n.previous"); \
+  extern "C" const char symbol[], symbol##_end[];
 
-extern "C" {
-extern const char adder_web_page[], adder_web_page_end[];
-}
+ADDER_EMBED(adder_web_index, "index.html")
+ADDER_EMBED(adder_web_style, "style.css")
+ADDER_EMBED(adder_web_base, "base.js")
+ADDER_EMBED(adder_web_answers, "answers.js")
+ADDER_EMBED(adder_web_sessions, "sessions.js")
+ADDER_EMBED(adder_web_plot, "plot.js")
+ADDER_EMBED(adder_web_events, "events.js")
 
 namespace adder {
 namespace {
@@ -52,9 +53,28 @@ std::string sources(std::string_view html, std::string_view element) {
   return list.empty() ? "'none'" : list;
 }
 
+// index.html with the other files in place of the lines that name them.
+std::string put_together() {
+  const std::pair<std::string_view, std::string_view> parts[] = {
+      {"@style.css@\n", {adder_web_style, adder_web_style_end}},
+      {"@base.js@\n", {adder_web_base, adder_web_base_end}},
+      {"@answers.js@\n", {adder_web_answers, adder_web_answers_end}},
+      {"@sessions.js@\n", {adder_web_sessions, adder_web_sessions_end}},
+      {"@plot.js@\n", {adder_web_plot, adder_web_plot_end}},
+      {"@events.js@\n", {adder_web_events, adder_web_events_end}}};
+  std::string html(adder_web_index, adder_web_index_end);
+  for (const auto& [line, text] : parts) {
+    const size_t at = html.find(line);
+    if (at == std::string::npos) fail(ErrorCode::kInternal, "the page has no line {}", line);
+    html.replace(at, line.size(), text);
+  }
+  return html;
+}
+
 WebPage make_page() {
+  static const std::string html = put_together();
   WebPage page;
-  page.html = std::string_view(adder_web_page, adder_web_page_end);
+  page.html = html;
   page.etag = fmt::format("\"{}\"", digest(page.html).substr(0, 22));
   page.headers = {{"Content-Security-Policy", content_security_policy(page.html)},
                   {"Referrer-Policy", "no-referrer"},

@@ -1,4 +1,4 @@
-// The page at "/": one file, compiled into the program.
+// The page at "/": one document of the files in server/web, which are compiled into the program.
 #pragma once
 
 #include <string>

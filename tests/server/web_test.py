@@ -18,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.chrome.service import Service
 
-from serving import Server
+from server_under_test import Server
 
 ADDER = None
 VIEWS = ("write", "sessions", "settings", "state")
@@ -158,7 +158,7 @@ class Page(unittest.TestCase):
     def open(self):
         self.driver.get(self.server.url + "/")
         self.wait(lambda: self.text("#status") != "connecting", "the page connects")
-        sessions = len(self.server.json("/v1/sessions")["data"]) if self.text("#status") == "ready" else 0
+        sessions = len(self.server.get("/v1/sessions")["data"]) if self.text("#status") == "ready" else 0
         self.wait(lambda: len(self.all(".session")) == 1 + sessions, "the list of sessions")
 
     def run_js(self, script, *arguments):
@@ -319,6 +319,18 @@ class Writing(Page):
         self.open()
         self.assertEqual(self.find("[name=seed]").get_attribute("value"), "5")
 
+    def test_an_answer_keeps_to_what_is_asked(self):
+        self.set_option("format", "grammar")
+        self.set_option("rules", 'root ::= "yes" | "no"')
+        self.assertIn(self.ask(TEXT), ("yes", "no"))
+        self.find("#clear").click()
+        self.set_option("format", "schema")
+        self.send(TEXT)
+        self.wait(lambda: self.find("#notice").is_displayed(), "a notice")
+        self.assertIn("not JSON", self.text("#notice"))
+        self.set_option("rules", json.dumps({"enum": ["left", "right"]}))
+        self.assertIn(self.ask(TEXT), ('"left"', '"right"'))
+
     def test_a_wrong_setting_is_pointed_at(self):
         self.set_option("temperature", 7)
         self.send(TEXT)
@@ -369,8 +381,8 @@ class Writing(Page):
 class Looks(Page):
     def fill(self):
         """Something in every corner, with words that no line can hold."""
-        self.server.request("/v1/sessions/long-" + "x" * 50, method="DELETE")
-        self.server.json("/v1/sessions", {"id": "long-" + "x" * 50})
+        self.server.send("DELETE", "/v1/sessions/long-" + "x" * 50)
+        self.server.post("/v1/sessions", {"id": "long-" + "x" * 50})
         self.open()
         self.run_js("document.querySelectorAll('.session')[1].click()")
         self.ask("w" * 300, 200)
@@ -470,12 +482,12 @@ class Sessions(Page):
 
     def setUp(self):
         super().setUp()
-        for session in self.server.json("/v1/sessions")["data"]:
-            self.server.request("/v1/sessions/" + session["id"], method="DELETE")
+        for session in self.server.get("/v1/sessions")["data"]:
+            self.server.send("DELETE", "/v1/sessions/" + session["id"])
         self.open()
 
     def info(self, name):
-        return self.server.json("/v1/sessions/" + name)
+        return self.server.get("/v1/sessions/" + name)
 
     def dialog(self, value=""):
         """Fills in the open dialog by keyboard and waits until it has done its work."""
@@ -549,7 +561,7 @@ class Sessions(Page):
         self.act("Delete")
         self.find("#ask-yes").click()
         self.wait(lambda: self.text("#where") == "", "the end")
-        self.assertEqual(self.server.json("/v1/sessions")["data"], [])
+        self.assertEqual(self.server.get("/v1/sessions")["data"], [])
 
     def test_stopping_leaves_a_session_usable(self):
         self.create("stopped")
@@ -568,12 +580,12 @@ class Sessions(Page):
         self.wait(lambda: "once" in self.text("#sessions-problem"), "the message")
 
     def test_a_session_of_elsewhere_says_that_its_text_is_missing(self):
-        self.server.json("/v1/sessions", {"id": "far"})
-        self.server.json("/v1/completions", {"prompt": TEXT, "session": "far", "max_tokens": 4})
+        self.server.post("/v1/sessions", {"id": "far"})
+        self.server.post("/v1/completions", {"prompt": TEXT, "session": "far", "max_tokens": 4})
         self.open()
         self.run_js("document.querySelectorAll('.session')[1].click()")
         self.assertIn("whose text this browser does not have", self.text("#log .note"))
-        self.server.json("/v1/sessions/far", method="DELETE")
+        self.server.send("DELETE", "/v1/sessions/far")
         self.open()
         self.wait(lambda: "far is gone" in self.text("#sessions-problem"), "the message")
 
@@ -643,7 +655,7 @@ class Full(Page):
         for thread in threads:
             thread.start()
         try:
-            self.wait(lambda: self.server.metric("adder_queue_length") >= 1, "a full queue")
+            self.wait(lambda: self.server.metrics()["adder_queue_length"] >= 1, "a full queue")
             self.send(TEXT)
             self.wait(lambda: "The server is busy" in self.text("#notice"), "the message")
         finally:
