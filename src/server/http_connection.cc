@@ -63,6 +63,7 @@ void HttpConnection::await_request() {
   request_.client = client_;
   record_ = {};
   record_.client = client_;
+  hold(0);
   searched_ = 0;
   started_ = dispatched_ = keep_alive_ = false;
   reply_state_ = ReplyChannel::State::kWaiting;
@@ -103,6 +104,7 @@ void HttpConnection::advance() {
     if (phase_ == Phase::kHead && read_head()) on_head();
     if (phase_ == Phase::kBody) {
       parser_->parse_body(in_);
+      hold(parser_->body_bytes());
       const size_t seconds = parser_->body_bytes() / core_.options.body_rate;
       deadline_ = body_at_ + core_.options.body_timeout + std::chrono::seconds(seconds);
       if (parser_->done()) dispatch();
@@ -162,6 +164,17 @@ void HttpConnection::answer_options() {
   headers.emplace_back("Allow", joined(core_.options.methods));
   open_channel();
   channel_->send(204, "", "", headers);
+}
+
+// Bodies are bounded one by one, and many clients must not add up to all of the memory either.
+void HttpConnection::hold(size_t body_bytes) {
+  core_.body_bytes += body_bytes - held_;
+  held_ = body_bytes;
+  if (core_.body_bytes > core_.options.bodies_limit && body_bytes > 0) {
+    hold(0);
+    throw HttpRefusal(503, "too many bytes of requests at once, try again later",
+                      {{"Retry-After", "1"}});
+  }
 }
 
 void HttpConnection::dispatch() {
@@ -272,6 +285,7 @@ void HttpConnection::finish_reply() {
   if (client_ended_) return close();
   if (!keep_alive_) {
     phase_ = Phase::kLinger;
+    hold(0);
     set_deadline(kLingerTime);
     stream_->linger(guarded([](HttpConnection& self, StreamEvent, size_t) { self.close(); }));
     return;
@@ -298,6 +312,7 @@ void HttpConnection::close() {
   if (phase_ == Phase::kClosed) return;
   const auto self = shared_from_this();
   phase_ = Phase::kClosed;
+  hold(0);
   stream_->close();
   if (channel_) {
     report(false);

@@ -51,6 +51,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void refuse(const HttpRefusal& refusal);
   void send_error(const HttpRefusal& refusal);
   void answer_options();
+  void hold(size_t body_bytes);
   void open_channel();
   void flush();
   void on_written(StreamEvent event, size_t bytes);
@@ -82,6 +83,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::unique_ptr<RequestParser> parser_;
   HttpRequest request_;
   HttpRecord record_;
+  size_t held_ = 0;          // of core_.body_bytes
   bool started_ = false;     // its first byte is here
   bool dispatched_ = false;  // the handler has it
   bool keep_alive_ = false;

@@ -58,6 +58,7 @@ void HttpServerOptions::validate() const {
   require_positive("max_connections", static_cast<int64_t>(max_connections));
   require_positive("url_limit", static_cast<int64_t>(url_limit));
   require_positive("header_limit", static_cast<int64_t>(header_limit));
+  require_positive("bodies_limit", static_cast<int64_t>(bodies_limit));
   require_positive("stream_limit", static_cast<int64_t>(stream_limit));
   require_positive("body_rate", static_cast<int64_t>(body_rate));
   require_positive("header_timeout", header_timeout.count());

@@ -12,7 +12,7 @@ import unittest
 
 import openai
 
-from serving import Server
+from server_under_test import Server
 
 ADDER = None
 KEY = "a-key-for-tests"
@@ -203,10 +203,10 @@ class OpenAiPackage(unittest.TestCase):
         self.assertIn(text, ("yes", "no"))
 
     def test_sessions_through_extra_fields(self):
-        self.server.json("/v1/sessions", {"id": "clients"})
+        self.server.post("/v1/sessions", {"id": "clients"})
         for turns in (1, 2):
             answer = self.complete("And then", extra_body={"session": "clients"})
-            session = self.server.json("/v1/sessions/clients")
+            session = self.server.get("/v1/sessions/clients")
             self.assertEqual(session["turns"], turns)
             self.assertGreaterEqual(session["tokens"],
                                     answer.usage.prompt_tokens + answer.usage.completion_tokens - 1)
@@ -257,7 +257,7 @@ class OpenAiPackage(unittest.TestCase):
 
     def test_closing_a_stream_frees_its_slot(self):
         self.server.wait_until_idle()
-        cancelled = self.server.metric("adder_generations_total{end=\"cancelled\"}")
+        cancelled = self.server.metrics()["adder_generations_total{end=\"cancelled\"}"]
         stream = self.complete(stream=True, max_tokens=1_000_000, extra_body={"ignore_eos": True})
         for _ in range(3):
             next(stream)
@@ -265,7 +265,7 @@ class OpenAiPackage(unittest.TestCase):
         stream.close()
         self.server.wait_for("adder_generations_total{end=\"cancelled\"}", cancelled + 1, 2)
         self.server.wait_for("adder_running_requests", 0, 2)
-        self.assertEqual(self.server.metric("adder_slots{state=\"free\"}"), 16)
+        self.assertEqual(self.server.metrics()["adder_slots{state=\"free\"}"], 16)
 
     def test_sixteen_streams_at_once_each_equal_to_their_solo_run(self):
         requests = [dict(prompt=f"{PROMPT} number {i}", max_tokens=30 + 5 * i, seed=i, temperature=0.9)

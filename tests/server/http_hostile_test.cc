@@ -118,6 +118,27 @@ TEST(HttpHostile, MethodsThatAreNotServed) {
   EXPECT_EQ(answer.header("allow"), "GET");
 }
 
+TEST(HttpHostile, BodiesOfAllRequestsAreBoundedTogether) {
+  HttpServerOptions options;
+  options.bodies_limit = 10'000;
+  HttpServer server(options, echo);
+  const std::string begin = request_text("POST", "/", std::string(7000, 'a'));
+  const std::string most = begin.substr(0, begin.size() - 1);
+  Client first(server.port());
+  first.send(most);
+  ASSERT_TRUE(eventually([&] { return server.stats().bytes_in >= most.size(); }));
+  Client second(server.port());
+  second.send(most);
+  const Answer refused = second.receive();
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.header("retry-after"), "1");
+  first.send("a");
+  EXPECT_EQ(first.receive().status, 200);
+  Client third(server.port());
+  EXPECT_EQ(third.ask(begin).status, 200);
+  EXPECT_EQ(third.ask(begin).status, 200);  // what an answered request held is free again
+}
+
 TEST(HttpHostile, SizesAreBounded) {
   HttpServerOptions options;
   options.url_limit = 1000;

@@ -13,9 +13,11 @@ import time
 class Server:
     """A running `adder serve`; a context manager that ends it and looks at its exit status."""
 
-    def __init__(self, adder, *arguments, env=None):
+    def __init__(self, adder, *arguments, key=None, env=None):
+        self.key = key  # of every request, unless its headers have another
+        keys = [] if key is None else ["--api-key", key]
         self.process = subprocess.Popen(
-            [adder, "serve", *map(str, arguments), "--port", "0"], stdin=subprocess.DEVNULL,
+            [adder, "serve", *map(str, arguments), *keys, "--port", "0"], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8",
             errors="surrogateescape", env=env)
         self.log = []
@@ -38,10 +40,15 @@ class Server:
                 self.ready.set()
         self.ready.set()
 
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
     def __enter__(self):
         return self
 
-    def __exit__(self, kind, *_):
+    def stop(self):
+        """Asks it to end; returns its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -52,6 +59,10 @@ class Server:
             raise
         self.reader.join(10)
         self.process.stderr.close()
+        return status
+
+    def __exit__(self, kind, *_):
+        status = self.stop()
         if kind is None and status != 0 and not self.killed:
             raise AssertionError(f"exit status {status}, expected 0:\n" + "".join(self.log[-20:]))
 
@@ -65,10 +76,13 @@ class Server:
 
     def send(self, method, path, body=None, headers=None):
         """(status, headers, bytes of the answer). `body`: bytes, or what becomes JSON."""
+        headers = dict(headers or {})
+        if self.key is not None:
+            headers.setdefault("Authorization", f"Bearer {self.key}")
         with contextlib.closing(self.connect()) as connection:
             if body is not None and not isinstance(body, bytes):
                 body = json.dumps(body).encode()
-            connection.request(method, path, body, headers or {})
+            connection.request(method, path, body, headers)
             answer = connection.getresponse()
             return answer.status, answer.headers, answer.read()
 
@@ -97,6 +111,17 @@ class Server:
         text = self.send("GET", "/metrics")[2].decode()
         samples = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in samples}
+
+    def wait_for(self, name, value, seconds=20):
+        """Until a metric has the value; what the engine tells comes a fraction of a second late."""
+        end = time.monotonic() + seconds
+        while (now := self.metrics()[name]) != value:
+            assert time.monotonic() < end, f"{name}: expected {value} within {seconds} s, got {now}"
+            time.sleep(0.02)
+
+    def wait_until_idle(self, seconds=20):
+        self.wait_for("adder_queue_length", 0, seconds)
+        self.wait_for("adder_running_requests", 0, seconds)
 
     def wait_until(self, condition, seconds=30):
         """Asks until `condition()` is true."""
