@@ -17,7 +17,7 @@ def test_generates_what_the_command_line_does(model):
 
 
 def test_bad_arguments_name_themselves(model):
-    with pytest.raises(ValueError, match="temperature"):
+    with pytest.raises(ValueError, match="temp: expected"):
         model.generate("a", temperature=-1)
     with pytest.raises(ValueError, match="device"):
         adder.load(device="tpu")
