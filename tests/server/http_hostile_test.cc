@@ -173,19 +173,23 @@ TEST(HttpHostile, SizesAreBounded) {
   EXPECT_TRUE(is_alive(server));
 }
 
-TEST(HttpHostile, SlowHeadersAreCutWhateverTheyDrip) {
-  HttpServerOptions options;
-  options.header_timeout = milliseconds(300);
-  HttpServer server(options, echo);
-  Client client(server.port());
-  client.send("GET / HTTP/1.1\r\n");
-  // A byte now and then must not buy more time.
+// Sends a byte now and then, until an answer begins; a byte must not buy more time.
+void drip(Client& client) {
   const auto start = std::chrono::steady_clock::now();
   bool answered = false;
   while (!answered && std::chrono::steady_clock::now() - start < kPatience) {
     client.send("a");
     answered = client.receive_more(milliseconds(20));
   }
+}
+
+TEST(HttpHostile, SlowHeadersAreCutWhateverTheyDrip) {
+  HttpServerOptions options;
+  options.header_timeout = milliseconds(300);
+  HttpServer server(options, echo);
+  Client client(server.port());
+  client.send("GET / HTTP/1.1\r\n");
+  drip(client);
   EXPECT_EQ(client.receive().status, 408);
   EXPECT_TRUE(client.closed());
   Client silent(server.port());
@@ -202,12 +206,7 @@ TEST(HttpHostile, SlowBodiesAreCutButSteadyOnesAreNot) {
   HttpServer server(options, echo);
   Client slow(server.port());
   slow.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n");
-  const auto start = std::chrono::steady_clock::now();
-  bool answered = false;
-  while (!answered && std::chrono::steady_clock::now() - start < kPatience) {
-    slow.send("a");
-    answered = slow.receive_more(milliseconds(20));
-  }
+  drip(slow);
   EXPECT_EQ(slow.receive().status, 408);
   EXPECT_TRUE(slow.closed());
   // 20 times the base time-out, but faster than body_rate.
