@@ -98,3 +98,33 @@ def selective_state_update(state, x, dt, A, B, C, D=None, z=None, dt_bias=None, 
         y = y.reshape(x[b].shape) + (0 if D is None else to_numpy(D) * x[b])
         out[b] = y if z is None else y * silu(to_numpy(z)[b])
     return state, out
+
+
+def segments(ids):
+    """(begin, end, id) of each run of equal entries."""
+    cuts = [0] + [t for t in range(1, len(ids)) if ids[t] != ids[t - 1]] + [len(ids)]
+    return [(b, e, ids[b]) for b, e in zip(cuts, cuts[1:]) if e > b]
+
+
+def causal_conv1d(x, weight, bias=None, seq_idx=None, initial_states=None, activation=None):
+    """out and final states."""
+    x, weight = to_numpy(x), to_numpy(weight)
+    batch, dim, seqlen = x.shape
+    width = weight.shape[1]
+    out = np.zeros(x.shape)
+    final = np.zeros((batch, dim, width - 1))
+    for b in range(batch):
+        past = np.zeros((dim, width - 1)) if initial_states is None else to_numpy(initial_states)[b]
+        first = True
+        for begin, end, name in segments(np.zeros(seqlen) if seq_idx is None else seq_idx[b]):
+            if name < 0:
+                continue
+            past = past if first else np.zeros((dim, width - 1))
+            first = False
+            for t in range(begin, end):
+                window = np.concatenate([past, x[b, :, t:t + 1]], axis=1)
+                y = np.sum(window * weight, axis=1) + (0 if bias is None else to_numpy(bias))
+                out[b, :, t] = y if activation is None else silu(y)
+                past = window[:, 1:]
+        final[b] = past
+    return out, final

@@ -252,7 +252,7 @@ def test_steps_equal_the_scan():
     (dict(state_batch_indices=np.array([0, 1, 3])), r"state_batch_indices\[2\]: expected -1 to 2, got 3"),
     (dict(state_batch_indices=np.array([0, 2, 2])), r"expected distinct entries, got 2 twice"),
     (dict(state_batch_indices=np.zeros(3, "f")), r"state_batch_indices: expected int32 or int64, got float32"),
-    (dict(state=np.zeros((4, 10, 7), "f")), r"state_batch_indices: expected it with a state of 4 slots"),
+    (dict(state=np.zeros((4, 10, 7), "f")), r"state_batch_indices: expected it with state of 4 slots"),
     (dict(state=np.broadcast_to(np.float32(0), (3, 10, 7))), r"state: expected a writeable array"),
     (dict(x=np.zeros((3, 9), "f")), r"x: expected shape \(3, 10\), got \(3, 9\)"),
     (dict(C=np.zeros((3, 1, 7), "f")), r"C: expected shape \(3, 2, 7\), got \(3, 1, 7\)"),

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <limits>
 #include <numbers>
-#include <vector>
 
 #include "core/error.h"
 #include "ops/runtime.h"
 #include "ops/scan_tile.h"
+#include "ops/slots.h"
 #include "ops/tile.h"
 
 namespace adder::ops {
@@ -123,8 +123,8 @@ Update checked(const SelectiveStateUpdateArgs& a) {
   u.dt_bias = check_channels("dt_bias", a.dt_bias);
   u.out = check_rows("out", a.out);
   check_output(kOp, "out", a.out);
-  u.slot =
-      checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch, a.state.dim(0));
+  u.slot = checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch, "state",
+                         a.state.dim(0));
   if (!heads && u.ngroups > 1) split_heads(u);
   u.per_head = heads && u.dt.step(2) == 0 && tied(u.A, 1) && tied(u.A, 2) && tied(u.dt_bias, 1);
   return u;
@@ -236,35 +236,6 @@ void selective_state_update(const SelectiveStateUpdateArgs& a) {
     if (u.slot[b] < 0) return fill_zero(u.out.select(0, b).select(0, outer).slice(0, p0, count));
     update_channels(u, b, outer, p0, count, a.dt_softplus);
   });
-}
-
-const int32_t* checked_slots(std::string_view op, std::string_view name, const ArrayView& indices,
-                             int64_t batch, int64_t slots) {
-  thread_local std::vector<int32_t> slot, sorted;
-  slot.resize(static_cast<size_t>(std::max<int64_t>(batch, 1)));
-  if (!indices) {
-    ADDER_CHECK(slots == batch,
-                "{}: {}: expected it with a state of {} slots and a batch of {}, got "
-                "None",
-                op, name, slots, batch);
-    for (int64_t b = 0; b < batch; ++b) slot[static_cast<size_t>(b)] = static_cast<int32_t>(b);
-    return slot.data();
-  }
-  check_shape(op, name, indices, {batch});
-  check_integer(op, name, indices);
-  sorted.clear();
-  for (int64_t b = 0; b < batch; ++b) {
-    const int64_t index = load_integer(indices, b);
-    ADDER_CHECK(index >= -1 && index < slots, "{}: {}[{}]: expected -1 to {}, got {}", op, name, b,
-                slots - 1, index);
-    slot[static_cast<size_t>(b)] = static_cast<int32_t>(index);
-    if (index >= 0) sorted.push_back(static_cast<int32_t>(index));
-  }
-  std::sort(sorted.begin(), sorted.end());
-  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  ADDER_CHECK(twice == sorted.end(), "{}: {}: expected distinct entries, got {} twice", op, name,
-              *twice);
-  return slot.data();
 }
 
 }  // namespace adder::ops

@@ -29,9 +29,4 @@ struct SelectiveStateUpdateArgs {
 
 void selective_state_update(const SelectiveStateUpdateArgs& args);
 
-// The slots that rows 0 .. batch - 1 of an update use, checked: -1 or in [0, slots), distinct.
-// Without indices slots must be batch. Valid until the thread's next call.
-const int32_t* checked_slots(std::string_view op, std::string_view name, const ArrayView& indices,
-                             int64_t batch, int64_t slots);
-
 }  // namespace adder::ops

@@ -12,10 +12,14 @@ TypeError; both name the argument, what was expected and what was got. Functions
 may be called from many threads at once.
 """
 
+from adder.ops._conv import causal_conv1d_fn, causal_conv1d_update, causal_conv1d_varlen_states
 from adder.ops._scan import selective_scan_fn, selective_state_update
 from adder.ops._threads import get_num_threads, set_num_threads
 
 __all__ = [
+    "causal_conv1d_fn",
+    "causal_conv1d_update",
+    "causal_conv1d_varlen_states",
     "get_num_threads",
     "selective_scan_fn",
     "selective_state_update",
