@@ -128,3 +128,33 @@ def causal_conv1d(x, weight, bias=None, seq_idx=None, initial_states=None, activ
                 past = window[:, 1:]
         final[b] = past
     return out, final
+
+
+def mamba_chunk_scan(x, dt, A, B, C, D=None, z=None, dt_bias=None, initial_states=None, seq_idx=None,
+                     dt_softplus=False, dt_limit=(0.0, np.inf)):
+    """out and final states, token by token."""
+    x, dt, A, B, C = map(to_numpy, (x, dt, A, B, C))
+    batch, seqlen, nheads, headdim = x.shape
+    dstate = B.shape[-1]
+    dt = dt + (0 if dt_bias is None else to_numpy(dt_bias))
+    dt = np.clip(softplus(dt) if dt_softplus else dt, *dt_limit)
+    D = np.zeros(nheads) if D is None else to_numpy(D)
+    D = D[:, None] if D.ndim == 1 else D
+    out = np.zeros(x.shape)
+    final = np.zeros((batch, nheads, headdim, dstate))
+    for b in range(batch):
+        S = final[b] if initial_states is None else to_numpy(initial_states)[b]
+        first = True
+        for begin, end, name in segments(np.zeros(seqlen) if seq_idx is None else seq_idx[b]):
+            if name < 0:
+                continue
+            S = S if first else np.zeros_like(S)
+            first = False
+            for t in range(begin, end):
+                Bt, Ct = expand_groups(B[b, t], nheads), expand_groups(C[b, t], nheads)
+                S = (np.exp(dt[b, t] * A)[:, None, None] * S
+                     + dt[b, t][:, None, None] * x[b, t][:, :, None] * Bt[:, None, :])
+                y = np.einsum("hpn,hn->hp", S, Ct) + D * x[b, t]
+                out[b, t] = y if z is None else y * silu(to_numpy(z)[b, t])
+        final[b] = S
+    return out, final

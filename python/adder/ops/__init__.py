@@ -14,6 +14,7 @@ may be called from many threads at once.
 
 from adder.ops._conv import causal_conv1d_fn, causal_conv1d_update, causal_conv1d_varlen_states
 from adder.ops._scan import selective_scan_fn, selective_state_update
+from adder.ops._ssd import mamba_chunk_scan_combined
 from adder.ops._threads import get_num_threads, set_num_threads
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
     "get_num_threads",
+    "mamba_chunk_scan_combined",
     "selective_scan_fn",
     "selective_state_update",
     "set_num_threads",
