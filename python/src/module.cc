@@ -8,6 +8,8 @@ PYBIND11_MODULE(_core, module) {
   adder::python::bind_errors(module);
   adder::python::bind_model(module);
   adder::python::bind_conv_ops(module);
+  adder::python::bind_fused_ops(module);
+  adder::python::bind_norm_ops(module);
   adder::python::bind_scan_ops(module);
   adder::python::bind_threads(module);
 }

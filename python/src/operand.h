@@ -34,6 +34,9 @@ class Operands {
   pybind11::object make_same(std::initializer_list<int64_t> shape, ops::ArrayView* view);
   pybind11::object make_float(std::initializer_list<int64_t> shape, bool is_complex,
                               ops::ArrayView* view);
+  pybind11::object make_float_like(const ops::ArrayView& shape, ops::ArrayView* view) {
+    return make({shape.shape.data(), static_cast<size_t>(shape.rank)}, DType::kF32, false, view);
+  }
 
  private:
   ops::ArrayView view_of(pybind11::handle value, const char* name, bool written);

@@ -158,3 +158,75 @@ def mamba_chunk_scan(x, dt, A, B, C, D=None, z=None, dt_bias=None, initial_state
                 out[b, t] = y if z is None else y * silu(to_numpy(z)[b, t])
         final[b] = S
     return out, final
+
+
+def norm(x, weight, bias=None, z=None, eps=1e-6, group_size=None, norm_before_gate=True, rms=True):
+    x, weight = to_numpy(x), to_numpy(weight)
+    gate = 1 if z is None else silu(to_numpy(z))
+    v = x if norm_before_gate else x * gate
+    group_size = group_size or v.shape[-1]
+    groups = v.reshape(*v.shape[:-1], v.shape[-1] // group_size, group_size)
+    mean = 0 if rms else groups.mean(axis=-1, keepdims=True)
+    var = ((groups - mean) ** 2).mean(axis=-1, keepdims=True)
+    out = ((groups - mean) / np.sqrt(var + eps)).reshape(v.shape) * weight
+    out = out + (0 if bias is None else to_numpy(bias))
+    return out * gate if norm_before_gate else out
+
+
+def mamba_inner(xz, conv1d_weight, conv1d_bias, x_proj_weight, delta_proj_weight, out_proj_weight,
+                out_proj_bias, A, B=None, C=None, D=None, delta_bias=None, B_proj_bias=None,
+                C_proj_bias=None, delta_softplus=True, b_rms_weight=None, c_rms_weight=None,
+                dt_rms_weight=None, b_c_dt_rms_eps=1e-6):
+    dim, is_complex = A.shape[0], np.iscomplexobj(A)
+    state, dt_rank = A.shape[1] * (2 if is_complex else 1), delta_proj_weight.shape[1]
+    u, _ = causal_conv1d(xz[:, :dim], conv1d_weight[:, 0], conv1d_bias, activation="silu")
+    x_dbl = np.einsum("bdl,rd->blr", u, x_proj_weight)
+    delta = x_dbl[..., :dt_rank] @ delta_proj_weight.T
+    if dt_rms_weight is not None:
+        delta = norm(delta, dt_rms_weight, eps=b_c_dt_rms_eps)
+
+    def coefficient(columns, bias, rms_weight):
+        columns = columns + (0 if bias is None else bias)
+        if rms_weight is not None:
+            columns = norm(columns, rms_weight, eps=b_c_dt_rms_eps)
+        if not is_complex:
+            return columns.transpose(0, 2, 1)
+        batch, seqlen, _ = columns.shape
+        return columns.reshape(batch, seqlen, -1, 2).transpose(0, 2, 1, 3).reshape(batch, -1, 2 * seqlen)
+
+    if B is None:
+        B = coefficient(x_dbl[..., dt_rank:dt_rank + state], B_proj_bias, b_rms_weight)
+    if C is None:
+        C = coefficient(x_dbl[..., x_dbl.shape[-1] - state:], C_proj_bias, c_rms_weight)
+    y, _ = selective_scan(u, delta.transpose(0, 2, 1), A, B, C, D, xz[:, dim:], delta_bias,
+                          delta_softplus)
+    return y.transpose(0, 2, 1) @ out_proj_weight.T + (0 if out_proj_bias is None else out_proj_bias)
+
+
+def mamba_split(zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D, initial_states=None, seq_idx=None,
+                dt_limit=(0.0, np.inf), activation="silu", rmsnorm_weight=None, rmsnorm_eps=1e-6,
+                outproj_weight=None, outproj_bias=None, headdim=None, ngroups=1, norm_before_gate=True):
+    batch, seqlen, columns = zxbcdt.shape
+    nheads = A.shape[0]
+    dim = nheads * (headdim or D.shape[1])
+    states = (conv1d_weight.shape[0] - dim) // 2
+    d_mlp = (columns - 2 * dim - 2 * states - nheads) // 2
+    gate, value, z, xBC, dt = np.split(
+        zxbcdt, np.cumsum([d_mlp, d_mlp, dim, dim + 2 * states]), axis=-1)
+    xBC, _ = causal_conv1d(xBC.transpose(0, 2, 1), conv1d_weight, conv1d_bias, seq_idx,
+                           activation=activation)
+    x, B, C = np.split(xBC.transpose(0, 2, 1), [dim, dim + states], axis=-1)
+    heads = (batch, seqlen, nheads, dim // nheads)
+    groups = (batch, seqlen, ngroups, states // ngroups)
+    y, final = mamba_chunk_scan(
+        x.reshape(heads), dt, A, B.reshape(groups), C.reshape(groups), D,
+        z.reshape(heads) if rmsnorm_weight is None else None, dt_bias, initial_states, seq_idx, True,
+        dt_limit)
+    y = y.reshape(batch, seqlen, dim)
+    if rmsnorm_weight is not None:
+        y = norm(y, rmsnorm_weight, z=z, eps=rmsnorm_eps, group_size=dim // ngroups,
+                 norm_before_gate=norm_before_gate)
+    y = np.concatenate([silu(gate) * value, y], axis=-1)
+    if outproj_weight is not None:
+        y = y @ outproj_weight.T + (0 if outproj_bias is None else outproj_bias)
+    return y, final

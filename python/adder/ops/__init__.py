@@ -13,6 +13,8 @@ may be called from many threads at once.
 """
 
 from adder.ops._conv import causal_conv1d_fn, causal_conv1d_update, causal_conv1d_varlen_states
+from adder.ops._fused import mamba_inner_fn, mamba_split_conv1d_scan_combined
+from adder.ops._norm import layer_norm_fn, layernorm_fn, rms_norm_fn, rmsnorm_fn
 from adder.ops._scan import selective_scan_fn, selective_state_update
 from adder.ops._ssd import mamba_chunk_scan_combined
 from adder.ops._threads import get_num_threads, set_num_threads
@@ -22,7 +24,13 @@ __all__ = [
     "causal_conv1d_update",
     "causal_conv1d_varlen_states",
     "get_num_threads",
+    "layer_norm_fn",
+    "layernorm_fn",
     "mamba_chunk_scan_combined",
+    "mamba_inner_fn",
+    "mamba_split_conv1d_scan_combined",
+    "rms_norm_fn",
+    "rmsnorm_fn",
     "selective_scan_fn",
     "selective_state_update",
     "set_num_threads",
