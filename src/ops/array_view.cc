@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "core/error.h"
@@ -57,8 +58,12 @@ int64_t ArrayView::item_bytes() const {
 
 int64_t ArrayView::size() const {
   int64_t count = 1;
-  for (int axis = 0; axis < rank; ++axis) count *= dim(axis);
-  return count;
+  bool too_many = false;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (dim(axis) == 0) return 0;
+    too_many |= __builtin_mul_overflow(count, dim(axis), &count);
+  }
+  return too_many ? std::numeric_limits<int64_t>::max() : count;
 }
 
 ArrayView ArrayView::select(int axis, int64_t index) const {

@@ -210,7 +210,7 @@ void update_channels(const Update& u, int64_t b, int64_t h, int64_t p0, int64_t 
 
 void selective_state_update(const SelectiveStateUpdateArgs& a) {
   const Update u = checked(a);
-  if (u.batch == 0 || u.nheads == 0 || u.headdim == 0) return;
+  if (a.out.empty()) return;
   // A task has heads of one group, or channels of one head.
   const int64_t group_heads = u.nheads / u.ngroups;
   const int64_t heads =
