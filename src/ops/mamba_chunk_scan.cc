@@ -87,9 +87,11 @@ Sizes checked(std::string_view op, const MambaChunkScanArgs& a) {
 // Heads [h0, h0 + count) of one group in row b.
 class HeadBlock {
  public:
-  HeadBlock(const MambaChunkScanArgs& a, const Sizes& s, int64_t b, int64_t h0, int64_t count)
+  HeadBlock(const MambaChunkScanArgs& a, const Sizes& s, bool plain, int64_t b, int64_t h0,
+            int64_t count)
       : a_(a),
         s_(s),
+        plain_(plain),
         b_(b),
         h0_(h0),
         heads_(count),
@@ -109,8 +111,6 @@ class HeadBlock {
     const auto heads = [&](const ArrayView& x) { return x ? x.slice(0, h0_, heads_) : x; };
     args_.A_log2e = load_vector(heads(a.A), scratch_.take(count));
     float* A = args_.A_log2e.ptr<float>();
-    // The backends take decays of at most 1 only.
-    plain_ = !(a.dt_min >= 0.0f) || std::any_of(A, A + count, [](float v) { return !(v <= 0.0f); });
     for (int64_t h = 0; h < count; ++h) A[h] *= std::numbers::log2e_v<float>;
     args_.dt_bias = load_vector(heads(a.dt_bias), scratch_.take(count));
     float* D = scratch_.take(channels_);
@@ -200,11 +200,11 @@ class HeadBlock {
 
   const MambaChunkScanArgs& a_;
   const Sizes& s_;
+  bool plain_;
   int64_t b_, h0_, heads_, group_, piece_, channels_;
   Scratch scratch_;
   float *state_, *x_, *z_, *out_, *dt_, *B_, *C_;
   adder::SsdScanArgs args_;
-  bool plain_;
 };
 
 }  // namespace
@@ -212,6 +212,9 @@ class HeadBlock {
 void mamba_chunk_scan_combined(const MambaChunkScanArgs& a, std::string_view op) {
   const Sizes s = checked(op, a);
   if (a.out.empty() && a.final_states.empty() && a.varlen_states.empty()) return;
+  // The backends take decays of at most 1 only. Decided for the whole call: the bits of a head must
+  // not depend on its neighbours.
+  const bool plain = !(a.dt_min >= 0.0f) || any_above_zero(a.A);
   std::vector<std::vector<Segment>> segments;
   for (int64_t b = 0; b < s.batch; ++b)
     segments.push_back(
@@ -223,7 +226,7 @@ void mamba_chunk_scan_combined(const MambaChunkScanArgs& a, std::string_view op)
   const int64_t work = std::max<int64_t>(1, s.seqlen) * heads * s.headdim * (s.dstate + 4);
   run_tasks(s.batch * per_row, work, [&](int64_t task) {
     const int64_t b = task / per_row, g = task % per_row / blocks, begin = task % blocks * heads;
-    HeadBlock block(a, s, b, g * group + begin, std::min(heads, group - begin));
+    HeadBlock block(a, s, plain, b, g * group + begin, std::min(heads, group - begin));
     block.run(segments[static_cast<size_t>(b)]);
   });
 }

@@ -83,7 +83,7 @@ Scan checked(std::string_view op, const SelectiveScanFnArgs& a) {
 }
 
 // One row of the batch and channels [c0, c0 + width), which lie in one group of B and one of C.
-void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, int64_t b, int64_t c0,
+void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, bool growing, int64_t b, int64_t c0,
                    int64_t width) {
   const auto rows = [&](const ArrayView& x) { return x ? x.select(0, b).slice(1, c0, width) : x; };
   const auto vector = [&](const ArrayView& x) { return x ? x.slice(0, c0, width) : x; };
@@ -98,6 +98,7 @@ void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, int64_t b, int64
   tile.D = vector(a.D);
   tile.delta_bias = vector(a.delta_bias);
   tile.delta_softplus = a.delta_softplus;
+  tile.growing = growing;
   if (a.initial_state) tile.state_in = a.initial_state.select(0, b).slice(0, c0, width);
   if (a.last_state) tile.state_out = a.last_state.select(0, b).slice(0, c0, width);
   scan_tile(tile);
@@ -136,13 +137,14 @@ void selective_scan_fn(const SelectiveScanFnArgs& a, std::string_view op) {
   // A block of channels lies in one group of B and in one of C.
   const int64_t group_B = s.dim / s.B.dim(1), group_C = s.dim / s.C.dim(1);
   const int64_t group = std::gcd(group_B, group_C);
+  const bool growing = a.delta_softplus && any_above_zero(a.A);
   const int64_t width = tile_width(group, s.batch * s.dim);
   const int64_t blocks = (group + width - 1) / width;  // of a group
   const int64_t per_row = s.dim / group * blocks;
   run_tasks(s.batch * per_row, width * channel_work, [&](int64_t task) {
     const int64_t b = task / per_row, g = task % per_row / blocks;
     const int64_t begin = task % blocks * width;
-    scan_channels(a, s, b, g * group + begin, std::min(width, group - begin));
+    scan_channels(a, s, growing, b, g * group + begin, std::min(width, group - begin));
   });
 }
 

@@ -156,6 +156,25 @@ int64_t load_integer(const ArrayView& array, int64_t i) {
   return array.dtype == DType::kI64 ? load_bits<int64_t>(address) : load_bits<int32_t>(address);
 }
 
+bool any_above_zero(const ArrayView& array) {
+  // An expanded axis says the same each time.
+  const int64_t length = array.step(0) == 0 ? std::min<int64_t>(1, array.dim(0)) : array.dim(0);
+  if (array.rank > 1) {
+    for (int64_t i = 0; i < length; ++i)
+      if (any_above_zero(array.select(0, i))) return true;
+    return false;
+  }
+  constexpr int64_t kLine = 256;
+  float values[kLine];
+  bool above = false;
+  for (int64_t i = 0; i < length; i += kLine) {
+    const int64_t count = std::min(kLine, length - i);
+    load_run(array.data + i * array.step(0), array.step(0), array.dtype, count, values);
+    for (int64_t k = 0; k < count; ++k) above |= !(values[k] <= 0.0f);
+  }
+  return above;
+}
+
 void gather(const ArrayView& from, float* out, int64_t out_row) {
   const int64_t rows = from.dim(0), cols = from.dim(1);
   if (!runs_along_rows(from)) {
