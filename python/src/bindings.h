@@ -7,5 +7,10 @@ namespace adder::python {
 
 void bind_errors(pybind11::module_& module);
 void bind_model(pybind11::module_& module);
+void bind_conv_ops(pybind11::module_& module);
+void bind_fused_ops(pybind11::module_& module);
+void bind_norm_ops(pybind11::module_& module);
+void bind_scan_ops(pybind11::module_& module);
+void bind_threads(pybind11::module_& module);
 
 }  // namespace adder::python

@@ -7,4 +7,9 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "Adder's engine; use it through the package 'adder'.";
   adder::python::bind_errors(module);
   adder::python::bind_model(module);
+  adder::python::bind_conv_ops(module);
+  adder::python::bind_fused_ops(module);
+  adder::python::bind_norm_ops(module);
+  adder::python::bind_scan_ops(module);
+  adder::python::bind_threads(module);
 }
