@@ -7,5 +7,10 @@ namespace adder::python {
 
 void bind_errors(pybind11::module_& module);
 void bind_model(pybind11::module_& module);
+void bind_request(pybind11::module_& module);
+void bind_scoring(pybind11::module_& module);
+void bind_sequence(pybind11::module_& module);
+void bind_state(pybind11::module_& module);
+void bind_tokenizer(pybind11::module_& module);
 
 }  // namespace adder::python

@@ -7,4 +7,9 @@ PYBIND11_MODULE(_core, module) {
   module.doc() = "Adder's engine; use it through the package 'adder'.";
   adder::python::bind_errors(module);
   adder::python::bind_model(module);
+  adder::python::bind_tokenizer(module);
+  adder::python::bind_request(module);
+  adder::python::bind_state(module);
+  adder::python::bind_sequence(module);
+  adder::python::bind_scoring(module);
 }
