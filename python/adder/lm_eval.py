@@ -1,20 +1,24 @@
 """Adder as a model of EleutherAI's lm-evaluation-harness.
 
-    lm_eval --model adder --model_args model=state-spaces/mamba-130m,threads=8 --tasks lambada_openai
+    python -m adder.lm_eval --model adder --model_args model=state-spaces/mamba-130m --tasks piqa
 
-The harness finds it through the package's entry point; importing this module registers it too.
+runs the harness's own command line with the model "adder" known to it. Versions that look for entry
+points find it without that, and importing this module registers it for `lm_eval.simple_evaluate`.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from adder import _checks
+from adder import _checks, _core
 from adder.engine import Model, load
+
+_log = logging.getLogger(__name__)
 
 
 @register_model("adder")
@@ -22,7 +26,9 @@ class AdderLM(LM):
     """Parameters, the ``--model_args``:
 
     model : as for :func:`adder.load`, or a loaded adder.Model.
-    threads, device, block, slots : as for :func:`adder.load`.
+    device : as for :func:`adder.load`. The harness asks for "cuda:0" when nobody has said anything;
+        what this build does not have becomes "cpu", with a note in the log.
+    threads, block, slots : as for :func:`adder.load`.
     max_gen_toks : tokens of an answer where the task does not say.
     batch_size, max_batch_size : what the harness adds; `slots` decides, and no result depends on it.
     """
@@ -31,13 +37,17 @@ class AdderLM(LM):
         self,
         model: Any = None,
         *,
+        device: Optional[str] = None,
         max_gen_toks: int = 256,
         batch_size: Any = None,
         max_batch_size: Any = None,
         **options: Any,
     ) -> None:
         super().__init__()
-        self.model = model if isinstance(model, Model) else load(model, **options)
+        if device not in _core.available_devices():
+            _log.info("device: %s is not in this build of Adder, cpu is used", device)
+            device = "cpu"
+        self.model = model if isinstance(model, Model) else load(model, device=device, **options)
         self.max_gen_toks = _checks.integer("max_gen_toks", max_gen_toks, 1, 2**40)
 
     @property
@@ -129,3 +139,9 @@ class AdderLM(LM):
         nll, best = self.model._core.next_token(before + after, None)
         greedy = np.array_equal(best[-len(after) :], after)
         return float(-np.sum(nll[-len(after) :])), bool(greedy)
+
+
+if __name__ == "__main__":
+    from lm_eval.__main__ import cli_evaluate
+
+    cli_evaluate()

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,6 +63,7 @@ struct Request {
 struct Running {
   std::shared_ptr<Model> model;
   std::unique_ptr<SharedSequence> sequence;
+  std::mutex reading = {};  // by the thread that advances it
 };
 
 }  // namespace adder::python

@@ -20,7 +20,7 @@ py::array_t<T> array_of(std::vector<T>&& values, std::vector<py::ssize_t> shape)
   auto owned = std::make_unique<std::vector<T>>(std::move(values));
   T* data = owned->data();
   const py::capsule owner(owned.get(), [](void* p) { delete static_cast<std::vector<T>*>(p); });
-  owned.release();
+  static_cast<void>(owned.release());  // the capsule's
   return py::array_t<T>(std::move(shape), data, owner);
 }
 

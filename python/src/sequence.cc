@@ -3,8 +3,10 @@
 #include <pybind11/stl.h>
 
 #include <chrono>
+#include <mutex>
 
 #include "bindings.h"
+#include "core/error.h"
 #include "model.h"
 
 namespace adder::python {
@@ -30,14 +32,18 @@ std::unique_ptr<Running> start(const std::shared_ptr<Model>& model, const Reques
   shared.generation.editor = make_editor(*model, request);
   shared.keep_state = request.keep_state;
   if (state != nullptr) shared.from = state->history;
-  return std::make_unique<Running>(
-      Running{model, std::make_unique<SharedSequence>(model->shared(), std::move(shared))});
+  auto running = std::make_unique<Running>();
+  running->model = model;
+  running->sequence = std::make_unique<SharedSequence>(model->shared(), std::move(shared));
+  return running;
 }
 
 // Steps until it is done, has text to show, or `seconds` are over.
 void advance(Running& running, double seconds, bool until_text,
              const std::shared_ptr<Cancel>& cancel, std::string& text) {
   using clock = std::chrono::steady_clock;
+  const std::unique_lock reading(running.reading, std::try_to_lock);
+  if (!reading) fail(ErrorCode::kBusy, "stream: another thread is reading it");
   const auto end = clock::now() + std::chrono::duration<double>(seconds);
   Interrupts poll(cancel);
   SharedSequence* const sequence = running.sequence.get();
@@ -55,6 +61,7 @@ void advance(Running& running, double seconds, bool until_text,
 void finish(const std::vector<Running*>& list, const std::shared_ptr<Cancel>& cancel) {
   if (list.empty()) return;
   std::vector<SharedSequence*> sequences;
+  sequences.reserve(list.size());
   for (Running* running : list) sequences.push_back(running->sequence.get());
   list.front()->model->shared()->finish(sequences, Interrupts(cancel));
   for (SharedSequence* sequence : sequences) {

@@ -25,7 +25,7 @@ py::array view(const Parked& parked, const T* data, std::vector<py::ssize_t> sha
                std::vector<py::ssize_t> strides) {
   auto keep = std::make_unique<Parked>(parked);
   const py::capsule owner(keep.get(), [](void* p) { delete static_cast<Parked*>(p); });
-  keep.release();
+  static_cast<void>(keep.release());  // the capsule's
   py::array_t<T> array(std::move(shape), std::move(strides), data, owner);
   array.attr("setflags")(py::arg("write") = false);
   return array;

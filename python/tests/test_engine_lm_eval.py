@@ -106,7 +106,7 @@ def test_generate_until(lm, model):
 
 
 def test_model_args(lm):
-    made = type(lm)(threads=1, slots=1, batch_size=1, max_batch_size=None)
+    made = type(lm)(threads=1, slots=1, batch_size=1, max_batch_size=None, device="cuda:0")
     assert made.model.slots == 1 and made.tokenizer_name
     with pytest.raises(TypeError):
         type(lm)(no_such_option=1)

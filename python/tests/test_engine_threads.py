@@ -121,6 +121,7 @@ def test_ctrl_c_stops_everything(golden):
         "lambda: list(model.stream([5, 6], max_tokens=10**9, ignore_eos=True))",
         "lambda: model.feed(None, [5] * 10**7)",
         "lambda: model.score([5] * 10**7)",
+        "lambda: model.logits([5] * 10**7, last=1)",
         "lambda: model.embed([5] * 10**7)",
     ]
     script = INTERRUPTED.format(path=str(GOLDEN / "mamba1_hf"), delay=0.4, work=",".join(works))

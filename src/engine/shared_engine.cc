@@ -35,8 +35,8 @@ struct SharedSequence::Body {
   std::string text;                    // that the owner has not taken yet
   GenerationResult result;
   std::optional<Error> error;
-  bool waiting = false, done = false, not_finite = false;
-  std::atomic<bool> cancelled = false;
+  bool waiting = false, not_finite = false;
+  std::atomic<bool> done = false, cancelled = false;
 };
 
 SharedSequence::SharedSequence(std::shared_ptr<SharedEngine> engine, SharedRequest request)
@@ -64,7 +64,7 @@ void SharedSequence::cancel() {
 }
 
 bool SharedSequence::done() const {
-  return body_->done;
+  return body_->done.load();
 }
 
 bool SharedSequence::failed() const {

@@ -38,7 +38,7 @@ struct SharedRequest {
 
 class SharedEngine;
 
-// A request on its way. All methods but cancel() are for one thread at a time.
+// A request on its way. All methods but cancel() and done() are for one thread at a time.
 class SharedSequence {
  public:
   // Throws Error(kBadInput) for a bad request.
