@@ -20,7 +20,7 @@ def explore(model, prompt, depth=3, width=3, keep=3, tokens=8):
         answers = model.generate_batch(
             [""] * len(parents),
             states=[state for _, _, state in parents],
-            seed=seeds,
+            seeds=seeds,
             temperature=1.0,
             max_tokens=tokens,
             logprobs=0,

@@ -18,7 +18,7 @@ def main(model=None, prompt="It was a fine morning, and "):
     print(f"({len(answer.tokens)} tokens in {answer.timings.decode_s:.2f} s, {answer.finish_reason})")
 
     # Three at once; each has the bits that it would have alone.
-    for answer in model.generate_batch([prompt] * 3, seed=[1, 2, 3], max_tokens=30):
+    for answer in model.generate_batch([prompt] * 3, seeds=[1, 2, 3], max_tokens=30):
         print("*", answer)
 
     # What the model thought of, with each token of its answer.

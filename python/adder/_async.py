@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, AsyncIterator, Callable, Optional
+from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Optional, Sequence, Union
 
 import numpy as np
 
 from adder import _core
-from adder.generation import Generation, generation_of
+from adder._base import ModelBase, Prompt
+from adder.generation import Generation, Options, generation_of
 from adder.scoring import Score, make_score
 from adder.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # A thread is kept no longer than this or one step, whichever is longer, so that few of them serve
 # many requests.
 _SLICE_S = 0.05
 
 
-class AsyncModel:
+class AsyncModel(ModelBase):
     """What Model has for asyncio. Cancelling a task ends its work within a step of the engine."""
 
-    _core: _core.Model
-    _pool: Optional[ThreadPoolExecutor]
+    _pool: Optional[ThreadPoolExecutor] = None
 
-    async def agenerate(self, prompt: Any, *, state: Optional[State] = None, **options: Any) -> Generation:
+    async def agenerate(
+        self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]
+    ) -> Generation:
         """`generate`, without blocking the event loop."""
         sequence, request = await self._astart(prompt, state, options)
         try:
@@ -36,7 +40,7 @@ class AsyncModel:
         return generation_of(sequence, self._core, request)
 
     async def astream(
-        self, prompt: Any, *, state: Optional[State] = None, **options: Any
+        self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]
     ) -> AsyncIterator[str]:
         """`stream`, without blocking the event loop: ``async for piece in model.astream(...)``."""
         sequence, _ = await self._astart(prompt, state, options)
@@ -48,17 +52,19 @@ class AsyncModel:
         finally:
             sequence.cancel()
 
-    async def afeed(self, state: Optional[State], prompt: Any) -> State:
+    async def afeed(self, state: Optional[State], prompt: Prompt) -> State:
         """`feed`, without blocking the event loop."""
         return (await self.agenerate(prompt, state=state, max_tokens=0, keep_state=True)).state
 
-    async def ascore(self, text: Any) -> Score:
+    async def ascore(self, text: Prompt) -> Score:
         """`score`, without blocking the event loop."""
         ids, first = self._to_score(text)
         result = await self._cancellable(self._core.next_token, ids)
         return make_score(self._core, text, ids, first, *result)
 
-    async def aembed(self, text: Any, *, pooling: str = "mean") -> np.ndarray:
+    async def aembed(
+        self, text: Union[Prompt, Sequence[Prompt]], *, pooling: str = "mean"
+    ) -> np.ndarray:
         """`embed`, without blocking the event loop."""
         texts, single = self._to_embed(text, pooling)
         vectors = await self._cancellable(self._core.embed, texts, pooling == "mean")
@@ -70,8 +76,8 @@ class AsyncModel:
         return asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     # Tokenizing a long prompt takes a while too.
-    def _astart(self, prompt: Any, state: Optional[State], options: dict) -> "asyncio.Future":
-        return self._in_thread(functools.partial(self._start, prompt, state, options))
+    def _astart(self, prompt: Prompt, state: Optional[State], options: Options) -> "asyncio.Future":
+        return self._in_thread(self._start, "prompt", prompt, state, options)
 
     async def _cancellable(self, function: Callable, *arguments: Any) -> Any:
         cancel = _core.Cancel()

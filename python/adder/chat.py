@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
 
 from adder import _checks, _core
-from adder.generation import Generation, generation_of
+from adder._base import ModelBase
+from adder.generation import Generation, Options, generation_of
 from adder.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Messages = Sequence[Mapping[str, str]]
 
 
-class ChatModel:
+class ChatModel(ModelBase):
     """What Model has for chats."""
-
-    _core: _core.Model
 
     def chat(
         self,
@@ -23,7 +25,7 @@ class ChatModel:
         *,
         template: str = "",
         state: Optional[State] = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Generation:
         """The assistant's next message.
 
@@ -37,7 +39,7 @@ class ChatModel:
         options : as for `generate`.
         """
         prompt, options, blank = self._chat_request(messages, template, state, options)
-        sequence, request = self._start(prompt, state, options, "messages")
+        sequence, request = self._start("messages", prompt, state, options)
         _core.finish([sequence], None)
         answer = generation_of(sequence, self._core, request)
         if blank and answer.text.startswith(" "):
@@ -49,17 +51,18 @@ class ChatModel:
         return self._chat_request(messages, template, None, {})[0]
 
     def _chat_request(
-        self, messages: Messages, template: str, state: Optional[State], options: Dict[str, Any]
-    ) -> Tuple[List[int], Dict[str, Any], bool]:
+        self, messages: Messages, template: str, state: Optional[State], options: Options
+    ) -> Tuple[List[int], Options, bool]:
         found = self._core.chat_template(_checks.text("template", template))
         continues = state is not None and state.length > 0
         prompt = self._core.chat_prompt(_pairs(messages), template, continues)
         stop_tokens = options.get("stop_tokens")
-        options = dict(options)
-        options["stop"] = _checks.strings("stop", options.get("stop")) + found["stop"]
-        options["stop_tokens"] = found["stop_tokens"] + (
-            [] if stop_tokens is None else _checks.ids("stop_tokens", stop_tokens)
-        )
+        ids = [] if stop_tokens is None else _checks.ids("stop_tokens", stop_tokens)
+        options = {
+            **options,
+            "stop": _checks.strings("stop", options.get("stop")) + found["stop"],
+            "stop_tokens": ids + found["stop_tokens"],
+        }
         return prompt, options, found["blank"]
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Iterable, List, Optional, Sequence, Union
 
 import numpy as np
 
 from adder import _checks, _core
 from adder._async import AsyncModel
+from adder._base import Prompt
 from adder.chat import ChatModel
-from adder.generation import Generation, generation_of, make_request
+from adder.generation import Generation, Options, generation_of
 from adder.scoring import Score, make_score
 from adder.state import State
 from adder.stream import Stream
-from adder.tokenizer import Tokenizer
 
-Prompt = Union[str, _checks.Ids]
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Model(AsyncModel, ChatModel):
@@ -27,50 +28,9 @@ class Model(AsyncModel, ChatModel):
     prompt). A process that was forked must load its own.
     """
 
-    def __init__(self, core: _core.Model) -> None:
-        self._core = core
-        self._pool = None
-        self._tokenizer = Tokenizer(core) if core.has_tokenizer else None
-
-    def __repr__(self) -> str:
-        return f"<adder.Model {self._core.path}: {self.config['family']} on {self.description}>"
-
-    @property
-    def description(self) -> str:
-        """Where it computes, e.g. "cpu (AVX2, 2 threads)"."""
-        return self._core.description
-
-    @property
-    def config(self) -> Dict[str, Any]:
-        """Sizes by their usual names: family, n_layer, d_model, d_inner, d_state, d_conv,
-        vocab_size (ids that can be produced), vocab_rows (columns of logits), ..."""
-        return self._core.config
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """Raises ValueError for a model that came without one."""
-        if self._tokenizer is None:
-            raise ValueError(f"tokenizer: {self._core.path} came without one; give ids instead of text")
-        return self._tokenizer
-
-    @property
-    def eos_ids(self) -> List[int]:
-        """Ids that end a text."""
-        return self._core.eos_ids
-
-    @property
-    def slots(self) -> int:
-        """How many requests take steps together; more are possible, and take turns."""
-        return self._core.slots
-
-    @property
-    def fingerprint(self) -> str:
-        """What states are compared by: a hash of weights and sizes. The first time takes a while."""
-        return self._core.fingerprint()
-
     # --- text ---
 
-    def generate(self, prompt: Prompt, *, state: Optional[State] = None, **options: Any) -> Generation:
+    def generate(self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]) -> Generation:
         """What follows `prompt`. The same arguments give the same answer, every time.
 
         Parameters
@@ -93,39 +53,39 @@ class Model(AsyncModel, ChatModel):
 
         Raises ValueError or TypeError naming the argument, what was expected and what was got.
         """
-        sequence, request = self._start(prompt, state, options)
+        sequence, request = self._start("prompt", prompt, state, options)
         _core.finish([sequence], None)
         return generation_of(sequence, self._core, request)
 
-    def stream(self, prompt: Prompt, *, state: Optional[State] = None, **options: Any) -> Stream:
+    def stream(self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]) -> Stream:
         """An iterator over the pieces of the answer; arguments as for `generate`.
 
         Each piece is whole characters. The next step is taken when the next piece is asked for, so
         several streams may be read in turns. Closing it, or letting it go, ends the request; after
         the last piece ``stream.generation`` has the rest.
         """
-        return Stream(self._core, *self._start(prompt, state, options))
+        return Stream(self._core, *self._start("prompt", prompt, state, options))
 
     def generate_batch(
         self,
         prompts: Iterable[Prompt],
         *,
         states: Optional[Sequence[Optional[State]]] = None,
-        seed: Union[int, Sequence[int]] = 0,
-        **options: Any,
+        seeds: Optional[Sequence[int]] = None,
+        **options: Unpack[Options],
     ) -> List[Generation]:
         """The answers to several prompts, `slots` of them computed together: the same bits as one
-        by one, in less time. Options as for `generate`; seed and states may be one per prompt."""
+        by one, in less time. states, seeds: one per prompt; options as for `generate`."""
         prompts = list(prompts)
-        seeds = list(seed) if isinstance(seed, (list, tuple, np.ndarray)) else [seed] * len(prompts)
+        seeds = [options.get("seed", 0)] * len(prompts) if seeds is None else list(seeds)
         states = [None] * len(prompts) if states is None else list(states)
-        for name, given in (("seed", seeds), ("states", states)):
+        for name, given in (("seeds", seeds), ("states", states)):
             if len(given) != len(prompts):
                 raise ValueError(f"{name}: expected {len(prompts)}, one per prompt, got {len(given)}")
-        started = [
-            self._start(prompt, state, {**options, "seed": s}, f"prompts[{i}]")
-            for i, (prompt, state, s) in enumerate(zip(prompts, states, seeds))
-        ]
+        started = []
+        for i, (prompt, state, seed) in enumerate(zip(prompts, states, seeds)):
+            options["seed"] = seed
+            started.append(self._start(f"prompts[{i}]", prompt, state, options))
         _core.finish([sequence for sequence, _ in started], None)
         return [generation_of(sequence, self._core, request) for sequence, request in started]
 
@@ -145,7 +105,7 @@ class Model(AsyncModel, ChatModel):
         Raises ValueError when it is damaged or of another model, OSError when it cannot be read.
         """
         if isinstance(source, State):
-            return source.bind(self)
+            return source.bind(self._core)
         return State(self._core.load_state(os.fspath(source)))
 
     # --- numbers ---
@@ -179,39 +139,6 @@ class Model(AsyncModel, ChatModel):
         texts, single = self._to_embed(text, pooling)
         vectors = self._core.embed(texts, pooling == "mean", None)
         return vectors[0] if single else vectors
-
-    # --- what the others share ---
-
-    def _ids(self, name: str, prompt: Prompt, begins: bool) -> List[int]:
-        if isinstance(prompt, str):
-            return self.tokenizer.encode(_checks.text(name, prompt), bos=begins)
-        return _checks.ids(name, prompt)
-
-    def _start(self, prompt: Prompt, state: Optional[State], options: Dict[str, Any], name="prompt"):
-        if state is not None and not isinstance(state, State):
-            raise TypeError(f"state: expected an adder.State, got {type(state).__name__}")
-        begins = state is None or state.length == 0
-        options.setdefault("keep_state", state is not None)
-        request = make_request(self._ids(name, prompt, begins), **options)
-        core = None if begins else state.bind(self)._core
-        return self._core.start(request, core), request
-
-    def _to_score(self, text: Prompt):
-        ids = self._ids("text", text, False)
-        start = self._core.start_id if isinstance(text, str) else None
-        if not ids:
-            raise ValueError("text: expected at least 1 token, got none")
-        return (ids, False) if start is None else ([start, *ids], True)
-
-    def _to_embed(self, text: Any, pooling: str):
-        if pooling not in ("mean", "last"):
-            raise ValueError(f"pooling: expected 'mean' or 'last', got {pooling!r}")
-        single = _checks.is_text_or_ids(text)
-        texts = [self._ids("text", t, True) for t in ([text] if single else text)]
-        for i, tokens in enumerate(texts):
-            if not tokens:
-                raise ValueError(f"text[{i}]: expected at least 1 token, got none")
-        return texts, single
 
 
 def load(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 from adder import _checks, _core
 from adder.state import State
@@ -64,6 +64,29 @@ class Generation:
         if self._state is None:
             raise ValueError("state: it was not kept: pass keep_state=True to generate()")
         return self._state
+
+
+class Options(TypedDict, total=False):
+    """The options of Model.generate(), which describes them."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    repeat_last_n: int
+    presence_penalty: float
+    frequency_penalty: float
+    logit_bias: Optional[Mapping[int, float]]
+    seed: int
+    stop: Optional[Union[str, Sequence[str]]]
+    stop_tokens: Optional[_checks.Ids]
+    ignore_eos: bool
+    logprobs: Optional[int]
+    grammar: Optional[str]
+    json_schema: Optional[Union[str, Mapping[str, Any]]]
+    keep_state: bool
 
 
 def make_request(

@@ -19,6 +19,7 @@ import numpy as np
 
 from adder import _checks
 from adder.engine import Model, load
+from adder.generation import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,27 +94,33 @@ class AdderForCausalLM:
         if count > 1 and not _checks.flag("do_sample", do_sample):
             raise ValueError(f"num_return_sequences: expected 1 without do_sample, got {count}")
         eos = self.model.eos_ids if eos_token_id is None else _token_ids("eos_token_id", eos_token_id)
-        pad = _checks.integer("pad_token_id", pad_token_id, 0, 2**31 - 1) if pad_token_id is not None \
-            else (eos[0] if eos else 0)
-        sampling = dict(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-        if not _checks.flag("do_sample", do_sample):
-            sampling = dict(temperature=0.0)
+        if pad_token_id is None:
+            pad_token_id = eos[0] if eos else 0
+        pad = _checks.integer("pad_token_id", pad_token_id, 0, 2**31 - 1)
+        options: Options = {
+            "max_tokens": _checks.integer("max_new_tokens", max_new_tokens, 1, 2**40),
+            "repeat_penalty": _checks.real("repetition_penalty", repetition_penalty, 0.01, 100),
+            "repeat_last_n": 2**30,
+            "stop_tokens": eos,
+            "ignore_eos": True,  # eos_token_id replaces the model's own
+            "logprobs": 0,  # tell which of several ids ended it
+            "temperature": 0.0,
+        }
+        if _checks.flag("do_sample", do_sample):
+            options.update(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
+        if pad_token_id is None:
+            pad_token_id = eos[0] if eos else 0
+        pad = _checks.integer("pad_token_id", pad_token_id, 0, 2**31 - 1)
+        sampling: Options = {"temperature": 0.0}
+        if _checks.flag("do_sample", do_sample):
+            sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         prompts = [row for row in rows for _ in range(count)]
         seed = _checks.integer("seed", seed, 0, 2**63)
-        answers = self.model.generate_batch(
-            prompts,
-            seed=[seed + i for i in range(len(prompts))],
-            max_tokens=_checks.integer("max_new_tokens", max_new_tokens, 1, 2**40),
-            repeat_penalty=_checks.real("repetition_penalty", repetition_penalty, 0.01, 100),
-            repeat_last_n=2**30,
-            stop_tokens=eos,
-            ignore_eos=True,  # eos_token_id replaces the model's own
-            logprobs=0,  # tell which of several ids ended it
-            **sampling,
-        )
+        seeds = [seed + i for i in range(len(prompts))]
+        answers = self.model.generate_batch(prompts, seeds=seeds, **options)
         # transformers keeps the id that ended an answer.
         ended = [
-            [p.token for p in a.logprobs] if a.finish_reason == "stop" else a.tokens for a in answers
+            [p.token for p in a.logprobs or ()] if a.finish_reason == "stop" else a.tokens for a in answers
         ]
         given = np.asarray(_to_numpy(like))
         given = given.reshape(masks.shape)
@@ -141,7 +148,7 @@ def _to_numpy(value: Any) -> np.ndarray:
 def _like(example: Any, array: np.ndarray) -> Any:
     """`array` as what `example` is: a tensor on its device, a list, or an array."""
     if _is_tensor(example):
-        import torch
+        import torch  # type: ignore[import-not-found]
 
         return torch.from_numpy(array).to(example.device)
     return array.tolist() if isinstance(example, (list, tuple)) else array

@@ -12,8 +12,8 @@ import logging
 from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
-from lm_eval.api.model import LM
-from lm_eval.api.registry import register_model
+from lm_eval.api.model import LM  # type: ignore[import-untyped]
+from lm_eval.api.registry import register_model  # type: ignore[import-untyped]
 
 from adder import _checks, _core
 from adder.engine import Model, load
@@ -85,7 +85,7 @@ class AdderLM(LM):
     def generate_until(self, requests: List[Any], disable_tqdm: bool = False) -> List[str]:
         """The answers to (context, gen_kwargs): until, max_gen_toks, do_sample, temperature, top_p,
         top_k, min_p. Requests with the same kwargs are computed together."""
-        results: List[Optional[str]] = [None] * len(requests)
+        results = [""] * len(requests)
         groups: Dict[str, List[int]] = {}
         for i, request in enumerate(requests):
             groups.setdefault(repr(sorted(request.args[1].items())), []).append(i)
@@ -142,6 +142,6 @@ class AdderLM(LM):
 
 
 if __name__ == "__main__":
-    from lm_eval.__main__ import cli_evaluate
+    from lm_eval.__main__ import cli_evaluate  # type: ignore[import-untyped]
 
     cli_evaluate()

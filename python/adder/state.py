@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, List, Optional, Tuple, Union
+from typing import Callable, List, Optional, Tuple, Union
 
 import numpy as np
 
 from adder import _checks, _core
 
-if TYPE_CHECKING:
-    from adder.engine import Model
+# length, the file's bytes, tokens as <i4, (tokens, whether they were generated) of each stretch; the
+# last two are empty where not all of its tokens are known
+_Pickled = Tuple[int, bytes, bytes, List[Tuple[int, bool]]]
 
 
 class State:
@@ -25,7 +26,7 @@ class State:
     that uses them, which must be the same as before.
     """
 
-    def __init__(self, core: Optional[_core.State], pickled: Optional[tuple] = None) -> None:
+    def __init__(self, core: Optional[_core.State], pickled: Optional[_Pickled] = None) -> None:
         self._core = core
         self._pickled = pickled
 
@@ -38,7 +39,7 @@ class State:
     @property
     def length(self) -> int:
         """How many tokens it has seen."""
-        return self._pickled[0] if self._core is None else self._core.length
+        return self._pickle()[0] if self._core is None else self._core.length
 
     @property
     def tokens(self) -> np.ndarray:
@@ -104,22 +105,24 @@ class State:
         """
         self._bound().save(os.fspath(path))
 
-    def __reduce__(self) -> Tuple:
+    def __reduce__(self) -> Tuple[Callable[..., "State"], _Pickled]:
         return State._unpickle, self._pickle()
 
-    def _pickle(self) -> tuple:
+    def _pickle(self) -> _Pickled:
         if self._core is None:
+            assert self._pickled is not None
             return self._pickled
         core = self._core
         if core.length == 0:
             return 0, b"", b"", []
-        # Where not all of its tokens are known, a state is all that is known of itself.
         whole = core.known == core.length
         tokens = core.tokens.astype("<i4").tobytes() if whole else b""
         return core.length, core.image(), tokens, core.stretches if whole else []
 
     @staticmethod
-    def _unpickle(length: int, image: bytes, tokens: bytes, stretches: List) -> "State":
+    def _unpickle(
+        length: int, image: bytes, tokens: bytes, stretches: List[Tuple[int, bool]]
+    ) -> "State":
         return State(None, (length, image, tokens, stretches))
 
     def _bound(self) -> _core.State:
@@ -130,13 +133,12 @@ class State:
             )
         return self._core
 
-    def bind(self, model: "Model") -> "State":
+    def bind(self, model: _core.Model) -> "State":
         """This state for `model`, which must be the one that made it. Raises ValueError."""
-        core = self._core
-        if core is not None and core.model is model._core:
+        if self._core is not None and self._core.model is model:
             return self
         length, image, tokens, stretches = self._pickle()
         if length == 0:
-            return State(_core.State(model._core))
+            return State(_core.State(model))
         ids = np.frombuffer(tokens, "<i4").tolist()
-        return State(model._core.restore_state(image, ids, stretches))
+        return State(model.restore_state(image, ids, stretches))

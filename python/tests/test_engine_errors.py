@@ -25,8 +25,6 @@ from conftest import GOLDEN, PROMPT
 ])
 def test_options(model, option, value, error):
     for use in (model.generate, model.stream, lambda p, **o: model.generate_batch([p], **o)):
-        if option == "state" and use not in (model.generate, model.stream):
-            continue
         with pytest.raises(error) as raised:
             use(PROMPT, **{option: value})
         name = {"grammar": "grammar|gbnf", "json_schema": "json_schema"}.get(option, option)
@@ -72,8 +70,8 @@ def test_embed(model):
 
 
 def test_batches(model):
-    with pytest.raises(ValueError, match="seed: expected 2, one per prompt, got 3"):
-        model.generate_batch(["a", "b"], seed=[1, 2, 3])
+    with pytest.raises(ValueError, match="seeds: expected 2, one per prompt, got 3"):
+        model.generate_batch(["a", "b"], seeds=[1, 2, 3])
     with pytest.raises(ValueError, match="states: expected 2"):
         model.generate_batch(["a", "b"], states=[None])
     with pytest.raises(TypeError, match=r"prompts\[1\]"):

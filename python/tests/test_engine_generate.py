@@ -134,7 +134,7 @@ def test_a_batch_has_the_bits_of_each_alone(golden, name):
     model, expected = golden(name)
     prompts = [expected["prompt"][:n] for n in (1, 3, 29, 7, 12, 2, 20)]  # more than its slots
     options = dict(max_tokens=9, logprobs=2, ignore_eos=True)
-    together = model.generate_batch(prompts, seed=list(range(7)), **options)
+    together = model.generate_batch(prompts, seeds=range(7), **options)
     for i, (prompt, answer) in enumerate(zip(prompts, together)):
         alone = model.generate(prompt, seed=i, **options)
         assert (answer.tokens, answer.logprobs) == (alone.tokens, alone.logprobs)
