@@ -107,13 +107,7 @@ class AdderForCausalLM:
             "temperature": 0.0,
         }
         if _checks.flag("do_sample", do_sample):
-            options.update(temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p)
-        if pad_token_id is None:
-            pad_token_id = eos[0] if eos else 0
-        pad = _checks.integer("pad_token_id", pad_token_id, 0, 2**31 - 1)
-        sampling: Options = {"temperature": 0.0}
-        if _checks.flag("do_sample", do_sample):
-            sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+            options |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
         prompts = [row for row in rows for _ in range(count)]
         seed = _checks.integer("seed", seed, 0, 2**63)
         seeds = [seed + i for i in range(len(prompts))]
