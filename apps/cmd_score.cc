@@ -43,20 +43,13 @@ struct Score {
 };
 
 // The text is one sequence. A token belongs to the line on which it begins; a line includes its
-// newline. The model's begin- or end-of-text token is put in front, where there is one, so that the
-// first token is predicted too; else the first token costs nothing and is not counted.
+// newline. Without a token that can be put in front, the first one costs nothing and is not
+// counted.
 std::vector<Score> score_lines(Engine& engine, const std::string& name, const std::string& text) {
-  const auto& config = engine.config();
   const std::vector<int32_t> body = engine.tokenizer().encode(text);
   std::vector<int32_t> ids;
   ids.reserve(body.size() + 1);
-  if (config.bos_id) {
-    ids.push_back(*config.bos_id);
-  } else if (!config.eos_ids.empty()) {
-    ids.push_back(config.eos_ids.front());
-  } else if (engine.tokenizer().eos_id()) {
-    ids.push_back(*engine.tokenizer().eos_id());
-  }
+  if (const auto start = text_start(engine)) ids.push_back(*start);
   const bool first_is_predicted = !ids.empty();
   for (const int32_t id : body) ids.push_back(id);
 

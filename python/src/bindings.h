@@ -12,5 +12,10 @@ void bind_fused_ops(pybind11::module_& module);
 void bind_norm_ops(pybind11::module_& module);
 void bind_scan_ops(pybind11::module_& module);
 void bind_threads(pybind11::module_& module);
+void bind_request(pybind11::module_& module);
+void bind_scoring(pybind11::module_& module);
+void bind_sequence(pybind11::module_& module);
+void bind_state(pybind11::module_& module);
+void bind_tokenizer(pybind11::module_& module);
 
 }  // namespace adder::python

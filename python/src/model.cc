@@ -1,71 +1,129 @@
-// A loaded model: adder.load() and what it gives.
+// A loaded model: adder.load() and what is known about it.
+#include "model.h"
+
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
+#include <unistd.h>
 
 #include "bindings.h"
-#include "engine/engine.h"
-#include "engine/generator.h"
+#include "core/error.h"
+#include "engine/model_source.h"
+#include "engine/state_budget.h"
 
 namespace adder::python {
 namespace {
 
 namespace py = pybind11;
 
-// One engine, which one thread at a time may drive: methods let go of the GIL, then take the lock.
-class Model {
- public:
-  Model(const std::string& path, const std::string& device, int threads, bool pin) {
-    EngineOptions options;
-    options.device = device;
-    options.threads = threads;
-    options.pin = pin;
-    options.block = 0;
-    engine_ = Engine::load(path, options);
+constexpr int32_t kUsualSlots = 8;
+
+}  // namespace
+
+Model::Model(const std::string& path, const LoadOptions& load) : process_(::getpid()) {
+  ADDER_CHECK(load.slots >= 0, "slots: expected 0 or more, got {}", load.slots);
+  auto checkpoint = std::make_shared<Checkpoint>(open_model(path));
+  auto tokenizer = find_tokenizer(*checkpoint);
+  EngineOptions options;
+  options.device = load.device;
+  options.threads = load.threads;
+  options.pin = load.pin;
+  options.block = load.block;
+  options.slots = 1 + (load.slots > 0 ? load.slots : slots_that_fit(*checkpoint, kUsualSlots));
+  options.logit_rows = 16;  // for scoring
+  shared_ = std::make_shared<SharedEngine>(
+      std::make_unique<Engine>(std::move(checkpoint), std::move(tokenizer), options));
+  if (engine().has_tokenizer()) grammars_.emplace(engine());
+}
+
+const std::shared_ptr<SharedEngine>& Model::shared() const {
+  if (::getpid() != process_) {
+    fail(
+        ErrorCode::kBusy,
+        "model: it was loaded in another process, and fork() leaves its threads behind: load it in "
+        "the child, or start children with multiprocessing's 'spawn'");
   }
+  return shared_;
+}
 
-  std::string description() const { return engine_->backend().description(); }
-
-  std::string generate(const std::string& prompt, int64_t max_tokens, SamplingOptions sampling) {
-    std::scoped_lock lock(mutex_);
-    GenerationRequest request;
-    EncodeOptions encode;
-    encode.add_bos = true;
-    request.prompt = engine_->tokenizer().encode(prompt, encode);
-    request.max_tokens = max_tokens;
-    request.sampling = sampling;
-    return adder::generate(*engine_, request).text;
+const Tokenizer& Model::tokenizer() const {
+  if (!engine().has_tokenizer()) {
+    bad_input(
+        "{}: expected a tokenizer.json or tokenizer.model beside the weights, or a GGUF file with "
+        "a tokenizer, got none; give ids instead of text",
+        engine().checkpoint().path());
   }
+  return engine().tokenizer();
+}
 
- private:
-  std::mutex mutex_;
-  std::unique_ptr<Engine> engine_;
-};
+GrammarCache& Model::grammars() {
+  tokenizer();
+  return *grammars_;
+}
+
+std::string Model::fingerprint() {
+  std::string result;
+  shared()->run([&](Engine& engine, const auto&) { result = engine.fingerprint(); }, Interrupts());
+  return result;
+}
+
+namespace {
+
+py::dict config_of(const Model& model) {
+  const ModelConfig& c = model.engine().config();
+  py::dict d;
+  d["family"] = c.family;
+  d["n_layer"] = c.n_layer;
+  d["d_model"] = c.d_model;
+  d["d_inner"] = c.d_inner;
+  d["d_state"] = c.d_state;
+  d["d_conv"] = c.d_conv;
+  if (c.mixer == MixerKind::kMamba1) {
+    d["dt_rank"] = c.dt_rank;
+  } else {
+    d["n_heads"] = c.n_heads;
+    d["headdim"] = c.headdim;
+    d["n_groups"] = c.n_groups;
+  }
+  d["vocab_size"] = model.engine().vocab_limit();
+  d["vocab_rows"] = c.vocab_rows;
+  d["state_bytes"] = c.state_bytes();
+  return d;
+}
+
+std::vector<int32_t> eos_ids(const Model& model) {
+  std::vector<int32_t> ids;
+  for (int64_t id = 0; id < model.engine().config().vocab_rows; ++id) {
+    if (model.engine().is_eos(static_cast<int32_t>(id))) ids.push_back(static_cast<int32_t>(id));
+  }
+  return ids;
+}
 
 }  // namespace
 
 void bind_model(py::module_& module) {
-  using release = py::call_guard<py::gil_scoped_release>;
-  py::class_<SamplingOptions>(module, "SamplingOptions")
-      .def(py::init([](float temperature, int32_t top_k, float top_p, uint64_t seed) {
-             SamplingOptions options;
-             options.temperature = temperature;
-             options.top_k = top_k;
-             options.top_p = top_p;
-             options.seed = seed;
-             options.validate();
-             return options;
+  py::class_<Cancel, std::shared_ptr<Cancel>>(module, "Cancel")
+      .def(py::init([] { return std::make_shared<Cancel>(false); }))
+      .def("set", [](Cancel& cancel) { cancel.store(true); });
+  module.def("available_devices", &available_devices);
+  py::class_<Model, std::shared_ptr<Model>>(module, "Model")
+      .def(py::init([](const std::string& path, const std::string& device, int threads, bool pin,
+                       int64_t block, int32_t slots) {
+             const py::gil_scoped_release release;
+             return std::make_shared<Model>(path, LoadOptions{device, threads, pin, block, slots});
            }),
-           py::kw_only(), py::arg("temperature"), py::arg("top_k"), py::arg("top_p"),
-           py::arg("seed"));
-  py::class_<Model>(module, "Model")
-      .def(py::init<const std::string&, const std::string&, int, bool>(), release())
-      .def_property_readonly("description", &Model::description)
-      .def("generate", &Model::generate, release());
+           py::arg("path"), py::arg("device"), py::arg("threads"), py::arg("pin"), py::arg("block"),
+           py::arg("slots"))
+      .def_property_readonly("path", [](const Model& m) { return m.engine().checkpoint().path(); })
+      .def_property_readonly("description",
+                             [](const Model& m) { return m.engine().backend().description(); })
+      .def_property_readonly("config", &config_of)
+      .def_property_readonly("eos_ids", &eos_ids)
+      .def_property_readonly("bos_id", [](const Model& m) { return m.engine().config().bos_id; })
+      .def_property_readonly("block", [](const Model& m) { return m.engine().block(); })
+      .def_property_readonly("slots", [](const Model& m) { return m.shared()->slots(); })
+      .def_property_readonly("has_tokenizer",
+                             [](const Model& m) { return m.engine().has_tokenizer(); })
+      .def("fingerprint", &Model::fingerprint, py::call_guard<py::gil_scoped_release>());
 }
 
 }  // namespace adder::python

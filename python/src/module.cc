@@ -12,4 +12,9 @@ PYBIND11_MODULE(_core, module) {
   adder::python::bind_norm_ops(module);
   adder::python::bind_scan_ops(module);
   adder::python::bind_threads(module);
+  adder::python::bind_tokenizer(module);
+  adder::python::bind_request(module);
+  adder::python::bind_state(module);
+  adder::python::bind_sequence(module);
+  adder::python::bind_scoring(module);
 }

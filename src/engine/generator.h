@@ -46,6 +46,10 @@ enum class FinishReason {
 };
 std::string_view finish_reason_name(FinishReason reason);
 
+// How many of a conversation's newest tokens are kept for the repeat penalty: the longest
+// repeat_last_n that makes sense across requests.
+inline constexpr size_t kRecentTokens = 1024;
+
 // A sequence between two requests: its state and what the next token depends on.
 struct Conversation {
   StateHandle state;            // empty: nothing has been processed

@@ -41,12 +41,13 @@ void for_each_logits(Engine& engine, std::span<const int32_t> tokens, int64_t fi
 
 }  // namespace
 
-std::vector<float> last_logits(Engine& engine, std::span<const int32_t> tokens, int64_t last) {
+std::vector<float> last_logits(Engine& engine, std::span<const int32_t> tokens, int64_t last,
+                               const std::function<void(int64_t)>& on_progress) {
   const auto total = static_cast<int64_t>(tokens.size());
   ADDER_CHECK(last >= 1 && last <= total, "last: expected 1 to {} positions, got {}", total, last);
   std::vector<float> out;
   out.reserve(static_cast<size_t>(last * engine.config().vocab_rows));
-  for_each_logits(engine, tokens, total - last, nullptr,
+  for_each_logits(engine, tokens, total - last, on_progress,
                   [&](int64_t, std::span<const float> logits) {
                     for (float v : logits) {
                       if (!std::isfinite(v)) engine.explain_non_finite();
@@ -56,9 +57,18 @@ std::vector<float> last_logits(Engine& engine, std::span<const int32_t> tokens, 
   return out;
 }
 
+std::optional<int32_t> text_start(const Engine& engine) {
+  const ModelConfig& config = engine.config();
+  if (config.bos_id) return config.bos_id;
+  if (!config.eos_ids.empty()) return config.eos_ids.front();
+  return engine.has_tokenizer() ? engine.tokenizer().eos_id() : std::nullopt;
+}
+
 std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> tokens,
-                                   const std::function<void(int64_t)>& on_progress) {
+                                   const std::function<void(int64_t)>& on_progress,
+                                   std::vector<int32_t>* best) {
   std::vector<double> nll;
+  if (best != nullptr) best->clear();
   engine.check_tokens(tokens);
   for (size_t i = 1; i < tokens.size(); ++i) {
     ADDER_CHECK(tokens[i] < engine.vocab_limit(),
@@ -75,6 +85,11 @@ std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> toke
                         static_cast<size_t>(tokens[static_cast<size_t>(position) + 1]);
                     const double norm = log_sum_exp(logits.first(limit));
                     if (!std::isfinite(norm)) engine.explain_non_finite();
+                    if (best != nullptr) {
+                      const auto known = logits.first(limit);
+                      const auto first = std::max_element(known.begin(), known.end());
+                      best->push_back(static_cast<int32_t>(first - known.begin()));
+                    }
                     nll.push_back(norm - static_cast<double>(logits[next]));
                   });
   return nll;

@@ -62,11 +62,16 @@ std::span<std::byte> SealedWriter::extend(size_t bytes) {
   return std::span(image_).last(bytes);
 }
 
-void SealedWriter::write(const std::string& file) {
+std::vector<std::byte> SealedWriter::seal() {
   const auto digest = sha256(image_);
   append(std::span<const std::byte>(digest));
+  return std::move(image_);
+}
+
+void SealedWriter::write(const std::string& file) {
+  const std::vector<std::byte> image = seal();
   AtomicFile out(file);
-  out.write(image_);
+  out.write(image);
   out.commit();
 }
 

@@ -32,6 +32,8 @@ class SealedWriter {
     const auto to = extend(bytes.size());
     std::copy(bytes.begin(), bytes.end(), to.begin());
   }
+  // The whole file, with its digest. Ends the collecting, as write() does.
+  std::vector<std::byte> seal();
   void write(const std::string& file);
 
  private:

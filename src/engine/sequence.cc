@@ -147,8 +147,7 @@ void Sequence::close() {
   result_.decode_s = now - first_token_;
   // A prompt that was cancelled has a rest that the state never saw.
   history_.resize(history_.size() - (request_->prompt.size() - static_cast<size_t>(fed_)));
-  constexpr size_t kKeep = 1024;  // the longest --repeat-last-n that makes sense across requests
-  const size_t keep = std::min(history_.size(), kKeep);
+  const size_t keep = std::min(history_.size(), kRecentTokens);
   conversation_->recent.assign(history_.end() - static_cast<int64_t>(keep), history_.end());
   if (!has_conversation()) own_ = Conversation();
 }

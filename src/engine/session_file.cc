@@ -91,6 +91,7 @@ SavedSession parse_session(Engine& engine, std::span<const std::byte> bytes,
   ParkedState state;
   state.tokens = take<int32_t>(rest, tokens);
   engine.check_tokens(state.tokens);
+  state.token_hash = hash_tokens(state.tokens);
   state.logits = take<float>(rest, logits);
   state.state.assign(rest.begin(), rest.end());
   s.state = std::make_shared<const ParkedState>(std::move(state));

@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxId = 64;
-constexpr size_t kCheckpoints = 2;  // states between turns that a session keeps
 constexpr std::string_view kSuffix = ".session";
 
 void check_id(const std::string& id) {
@@ -125,10 +124,7 @@ std::string SessionStore::new_id(const std::string& wanted) {
 
 uint64_t SessionStore::bytes() const {
   uint64_t sum = 0;
-  for (const auto& [id, session] : sessions_) {
-    if (session.state) sum += session.state->bytes();
-    for (const auto& checkpoint : session.checkpoints) sum += checkpoint->bytes();
-  }
+  for (const auto& [id, session] : sessions_) sum += session.history.bytes();
   return sum;
 }
 
@@ -138,7 +134,10 @@ void SessionStore::make_room() {
   while (bytes() > budget_) {
     Session* oldest = nullptr;
     for (auto& [id, session] : sessions_) {
-      if (!session.state || session.info.busy || (!session.info.saved && folder_.empty())) continue;
+      if (!session.history.state() || session.info.busy ||
+          (!session.info.saved && folder_.empty())) {
+        continue;
+      }
       if (oldest == nullptr || session.used < oldest->used) oldest = &session;
     }
     if (oldest == nullptr) return;
@@ -151,20 +150,17 @@ void SessionStore::make_room() {
         return;
       }
     }
-    oldest->state = nullptr;
-    oldest->checkpoints.clear();
-    oldest->stretches.clear();
+    oldest->history.clear();
   }
 }
 
 // Brings a session that is on disk only back to memory.
 void SessionStore::load(Session& session) {
   session.used = ++clock_;
-  if (session.state || !session.info.saved) return;
+  if (session.history.state() || !session.info.saved) return;
   try {
     SavedSession saved = load_session(engine_, path_of(session.info.id), false);
-    session.state = std::move(saved.state);
-    session.stretches = std::move(saved.stretches);
+    session.history = ConversationHistory(std::move(saved.state), std::move(saved.stretches));
     session.info.parent = saved.info.parent;
     session.info.created = saved.info.created;
     session.info.tokens = saved.info.tokens;
@@ -178,10 +174,7 @@ void SessionStore::load(Session& session) {
 
 SessionInfo SessionStore::describe(const Session& session) const {
   SessionInfo info = session.info;
-  if (session.state) {
-    info.bytes = session.state->bytes();
-    for (const auto& checkpoint : session.checkpoints) info.bytes += checkpoint->bytes();
-  }
+  info.bytes = session.history.bytes();
   return info;
 }
 
@@ -202,18 +195,14 @@ SessionInfo SessionStore::fork(const std::string& from, const std::string& id) {
   Session& source = find_idle(from);
   load(source);
   // The states are shared until one of the two goes on.
-  const std::shared_ptr<const ParkedState> state = source.state;
-  const auto checkpoints = source.checkpoints;
-  const auto stretches = source.stretches;
+  const ConversationHistory history = source.history;
   const int64_t turns = source.info.turns, tokens = source.info.tokens;
   const std::string made = create(id).id;
   Session& copy = find(made);
   copy.info.parent = from;
   copy.info.turns = turns;
   copy.info.tokens = tokens;
-  copy.state = state;
-  copy.checkpoints = checkpoints;
-  copy.stretches = stretches;
+  copy.history = history;
   return describe(copy);
 }
 
@@ -232,7 +221,8 @@ SessionInfo SessionStore::save(const std::string& id) {
   ADDER_CHECK(!folder_.empty(), "session: expected a folder for sessions to save '{}' in, got none",
               id);
   load(session);
-  save_session(engine_, {describe(session), session.stretches, session.state}, path_of(id));
+  save_session(engine_, {describe(session), session.history.stretches(), session.history.state()},
+               path_of(id));
   session.info.saved = true;
   return describe(session);
 }
@@ -265,7 +255,7 @@ std::shared_ptr<const ParkedState> SessionStore::lease(const std::string& id) {
   Session& session = find_idle(id);
   load(session);
   session.info.busy = true;
-  return session.state;
+  return session.history.state();
 }
 
 void SessionStore::release(const std::string& id) {
@@ -275,13 +265,8 @@ void SessionStore::release(const std::string& id) {
 void SessionStore::advance(const std::string& id, ParkedState state,
                            std::span<const Stretch> stretches) {
   Session& session = find(id);
-  if (session.state) session.checkpoints.push_back(session.state);
-  if (session.checkpoints.size() > kCheckpoints) {
-    session.checkpoints.erase(session.checkpoints.begin());
-  }
-  session.state = std::make_shared<const ParkedState>(std::move(state));
-  session.info.tokens = static_cast<int64_t>(session.state->tokens.size());
-  session.stretches.insert(session.stretches.end(), stretches.begin(), stretches.end());
+  session.history.advance(std::move(state), stretches);
+  session.info.tokens = session.history.length();
   ++session.info.turns;
   session.info.saved = false;
   session.info.busy = false;
@@ -289,48 +274,13 @@ void SessionStore::advance(const std::string& id, ParkedState state,
 }
 
 Replay SessionStore::plan_rollback(const std::string& id, int64_t tokens) const {
-  const Session& session = find(id);
-  const int64_t length =
-      session.state ? static_cast<int64_t>(session.state->tokens.size()) : int64_t{0};
-  ADDER_CHECK(tokens >= 0 && tokens <= length, "tokens: expected 0 to {}, got {}", length, tokens);
-  const int64_t target = length - tokens;
-  Replay replay;
-  int64_t at = 0;
-  const auto consider = [&](const std::shared_ptr<const ParkedState>& state) {
-    const auto size = static_cast<int64_t>(state->tokens.size());
-    if (size > target || size <= at) return;
-    replay.from = state;
-    at = size;
-  };
-  for (const auto& checkpoint : session.checkpoints) consider(checkpoint);
-  if (session.state) consider(session.state);
-  int64_t begin = 0;
-  for (const Stretch& stretch : session.stretches) {
-    const int64_t end = begin + stretch.tokens;
-    const int64_t first = std::max(begin, at), last = std::min(end, target);
-    if (first < last) {
-      const auto* all = session.state->tokens.data();
-      replay.parts.push_back({{all + first, all + last}, stretch.generated});
-    }
-    begin = end;
-  }
-  return replay;
+  return find(id).history.plan_rollback(tokens);
 }
 
 void SessionStore::rolled_back(const std::string& id, std::shared_ptr<const ParkedState> state) {
   Session& session = find(id);
-  const auto length = state ? static_cast<int64_t>(state->tokens.size()) : int64_t{0};
-  std::erase_if(session.checkpoints, [&](const auto& checkpoint) {
-    return static_cast<int64_t>(checkpoint->tokens.size()) > length;
-  });
-  int64_t left = length;
-  for (Stretch& stretch : session.stretches) {
-    stretch.tokens = std::min(stretch.tokens, left);
-    left -= stretch.tokens;
-  }
-  std::erase_if(session.stretches, [](const Stretch& stretch) { return stretch.tokens == 0; });
-  session.state = std::move(state);
-  session.info.tokens = length;
+  session.history.rolled_back(std::move(state));
+  session.info.tokens = session.history.length();
   session.info.saved = false;
   session.info.busy = false;
 }

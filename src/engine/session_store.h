@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/conversation_history.h"
 #include "engine/engine.h"
-#include "engine/state_cache.h"
 
 namespace adder {
 
@@ -23,23 +23,6 @@ struct SessionInfo {
   bool saved = false;   // a file holds exactly this
   bool busy = false;    // a request is using it
   std::string problem;  // why its file cannot be used; empty: nothing is known to be wrong
-};
-
-// How a stretch of tokens came into a state: as a prompt, in blocks, or one by one. A state is
-// repeated to the bit only in the same way.
-struct Stretch {
-  int64_t tokens = 0;
-  bool generated = false;
-};
-
-// What leads from a parked state to another one. Null: from the beginning.
-struct Replay {
-  struct Part {
-    std::vector<int32_t> tokens;
-    bool generated = false;
-  };
-  std::shared_ptr<const ParkedState> from;
-  std::vector<Part> parts;
 };
 
 // Ids are 1 to 64 of A-Z a-z 0-9 . _ -, and do not begin with a dot. Methods throw
@@ -82,10 +65,7 @@ class SessionStore {
  private:
   struct Session {
     SessionInfo info;
-    std::shared_ptr<const ParkedState> state;
-    std::vector<Stretch> stretches;
-    // States between turns that are still in memory, oldest first.
-    std::vector<std::shared_ptr<const ParkedState>> checkpoints;
+    ConversationHistory history;
     uint64_t used = 0;  // the larger, the later
   };
 

@@ -9,15 +9,15 @@
 namespace adder {
 namespace {
 
-uint64_t hash_of(std::span<const int32_t> tokens) {
+constexpr size_t kEntryBytes = 256;  // of the lists and maps, about
+
+}  // namespace
+
+uint64_t hash_tokens(std::span<const int32_t> tokens) {
   uint64_t hash = 0;
   for (const int32_t token : tokens) hash = extend_token_hash(hash, token);
   return hash;
 }
-
-constexpr size_t kEntryBytes = 256;  // of the lists and maps, about
-
-}  // namespace
 
 int64_t exact_alignment(const ModelConfig& config) {
   return config.mixer == MixerKind::kMamba1 ? 1 : kSsdChunkAlign;
@@ -37,7 +37,9 @@ ParkedState park(Engine& engine, const Conversation& c, std::vector<int32_t> tok
   parked.state.resize(engine.states().snapshot_bytes());
   engine.states().snapshot(c.state, parked.state);
   parked.logits = c.logits;
+  parked.forgotten = c.length - static_cast<int64_t>(tokens.size());
   parked.tokens = std::move(tokens);
+  parked.token_hash = c.token_hash;
   return parked;
 }
 
@@ -45,10 +47,9 @@ Conversation unpark(Engine& engine, const ParkedState& parked) {
   Conversation c;
   c.state = engine.states().acquire();
   engine.states().restore(c.state, parked.state);
-  c.length = static_cast<int64_t>(parked.tokens.size());
-  c.token_hash = hash_of(parked.tokens);
-  constexpr size_t kKeep = 1024;  // as Sequence::close() leaves them
-  const size_t keep = std::min(parked.tokens.size(), kKeep);
+  c.length = parked.length();
+  c.token_hash = parked.token_hash;
+  const size_t keep = std::min(parked.tokens.size(), kRecentTokens);
   c.recent.assign(parked.tokens.end() - static_cast<int64_t>(keep), parked.tokens.end());
   c.logits = parked.logits;
   return c;
@@ -82,7 +83,7 @@ const ParkedState* StateCache::find(std::span<const int32_t> tokens) {
 }
 
 bool StateCache::contains(std::span<const int32_t> tokens) const {
-  const auto [first, last] = by_hash_.equal_range(hash_of(tokens));
+  const auto [first, last] = by_hash_.equal_range(hash_tokens(tokens));
   return std::any_of(first, last, [&](const auto& item) {
     return std::ranges::equal(item.second->parked.tokens, tokens);
   });
@@ -103,7 +104,7 @@ void StateCache::drop(Entries::iterator entry) {
 }
 
 void StateCache::store(ParkedState parked) {
-  const uint64_t hash = hash_of(parked.tokens);
+  const uint64_t hash = hash_tokens(parked.tokens);
   if (const auto old = lookup(parked.tokens, hash); old != entries_.end()) drop(old);
   const size_t bytes = parked.bytes();
   if (bytes > budget_) return;

@@ -16,6 +16,9 @@
 
 namespace adder {
 
+// The end of the chain of extend_token_hash() over these tokens.
+uint64_t hash_tokens(std::span<const int32_t> tokens);
+
 // Lengths at which a prompt may be cut without changing a bit of what follows: all of them for the
 // sequential scan of Mamba-1, multiples of kSsdChunkAlign for Mamba-2.
 int64_t exact_alignment(const ModelConfig& config);
@@ -28,12 +31,15 @@ bool decode_is_exact(const ModelConfig& config);
 struct ParkedState {
   std::vector<std::byte> state;  // StatePool::snapshot: conv and SSM of all layers, or neither
   std::vector<float> logits;     // after the last token; empty: not known
-  std::vector<int32_t> tokens;   // all that are in the state
+  std::vector<int32_t> tokens;   // all that are in the state, or the newest of them
+  int64_t forgotten = 0;         // tokens in the state before those: known by number only
+  uint64_t token_hash = 0;       // chain over all of them (engine/random.h)
 
+  int64_t length() const { return forgotten + static_cast<int64_t>(tokens.size()); }
   size_t bytes() const;
 };
 
-// tokens: all of the conversation's.
+// tokens: the newest of the conversation's; all of them for whoever looks states up by tokens.
 ParkedState park(Engine& engine, const Conversation& conversation, std::vector<int32_t> tokens);
 // Takes a slot.
 Conversation unpark(Engine& engine, const ParkedState& parked);

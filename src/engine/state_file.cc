@@ -1,5 +1,6 @@
 #include "engine/state_file.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -14,24 +15,46 @@ namespace {
 
 constexpr SealedKind kKind = {"ADDERSTA", 1, 4096, "state file"};
 
+// Everything but the state, which the caller appends.
+SealedWriter begin_file(Engine& engine, int64_t length, uint64_t token_hash,
+                        std::span<const int32_t> recent, std::span<const float> logits) {
+  const size_t state_bytes = engine.states().snapshot_bytes();
+  const nlohmann::json header = {{"model", engine.fingerprint()},
+                                 {"family", engine.config().family},
+                                 {"tokens", length},
+                                 {"token_hash", fmt::format("{:016x}", token_hash)},
+                                 {"recent", recent.size()},
+                                 {"logits", logits.size()},
+                                 {"state_bytes", state_bytes}};
+  SealedWriter out(kKind, header.dump(), 4 * (recent.size() + logits.size()) + state_bytes);
+  out.append(recent);
+  out.append(logits);
+  return out;
+}
+
+SealedWriter parked_file(Engine& engine, const ParkedState& parked) {
+  const auto recent = std::span(parked.tokens).last(std::min(parked.tokens.size(), kRecentTokens));
+  SealedWriter out = begin_file(engine, parked.length(), parked.token_hash, recent, parked.logits);
+  out.append(std::span(parked.state));
+  return out;
+}
+
 }  // namespace
 
 void save_conversation(Engine& engine, const Conversation& c, const std::string& file) {
   ADDER_CHECK(static_cast<bool>(c.state),
               "{}: nothing has been processed, so there is no state to save", file);
-  const size_t state_bytes = engine.states().snapshot_bytes();
-  const nlohmann::json header = {{"model", engine.fingerprint()},
-                                 {"family", engine.config().family},
-                                 {"tokens", c.length},
-                                 {"token_hash", fmt::format("{:016x}", c.token_hash)},
-                                 {"recent", c.recent.size()},
-                                 {"logits", c.logits.size()},
-                                 {"state_bytes", state_bytes}};
-  SealedWriter out(kKind, header.dump(), 4 * (c.recent.size() + c.logits.size()) + state_bytes);
-  out.append(std::span(c.recent));
-  out.append(std::span(c.logits));
-  engine.states().snapshot(c.state, out.extend(state_bytes));
+  SealedWriter out = begin_file(engine, c.length, c.token_hash, c.recent, c.logits);
+  engine.states().snapshot(c.state, out.extend(engine.states().snapshot_bytes()));
   out.write(file);
+}
+
+void save_parked(Engine& engine, const ParkedState& parked, const std::string& file) {
+  parked_file(engine, parked).write(file);
+}
+
+std::vector<std::byte> parked_image(Engine& engine, const ParkedState& parked) {
+  return parked_file(engine, parked).seal();
 }
 
 void check_same_model(Engine& engine, const SealedReader& reader, const std::string& name) {
@@ -51,34 +74,45 @@ void check_state_sizes(Engine& engine, size_t state_bytes, size_t logits, const 
   }
 }
 
-Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes,
-                                const std::string& name) {
+ParkedState parse_parked(Engine& engine, std::span<const std::byte> bytes,
+                         const std::string& name) {
   const SealedReader reader(kKind, bytes, name);
   // The model first: a foreign file is the likely mistake, and its sizes mean nothing here.
   check_same_model(engine, reader, name);
   const size_t recent = reader.size_field("recent"), logits = reader.size_field("logits"),
-               state_bytes = reader.size_field("state_bytes");
+               state_bytes = reader.size_field("state_bytes"), length = reader.size_field("tokens");
   std::span<const std::byte> rest = reader.payload(4 * (recent + logits) + state_bytes);
   check_state_sizes(engine, state_bytes, logits, name);
+  ADDER_CHECK(recent <= length, "{}: field 'recent': expected at most {} tokens, got {}", name,
+              length, recent);
 
-  Conversation c;
-  c.length = static_cast<int64_t>(reader.size_field("tokens"));
+  ParkedState parked;
   const std::string hash = reader.header().get_string("token_hash").value_or("");
-  const auto parsed = std::from_chars(hash.data(), hash.data() + hash.size(), c.token_hash, 16);
+  const auto parsed =
+      std::from_chars(hash.data(), hash.data() + hash.size(), parked.token_hash, 16);
   if (hash.size() != 16 || parsed.ptr != hash.data() + hash.size()) {
     bad_input("{}: field 'token_hash': expected 16 hexadecimal digits, got {}", name,
               printable(hash, 32));
   }
-  c.recent.resize(recent);
-  if (recent != 0) std::memcpy(c.recent.data(), rest.data(), recent * sizeof(int32_t));
+  parked.forgotten = static_cast<int64_t>(length - recent);
+  parked.tokens.resize(recent);
+  if (recent != 0) std::memcpy(parked.tokens.data(), rest.data(), recent * sizeof(int32_t));
   rest = rest.subspan(recent * sizeof(int32_t));
-  engine.check_tokens(c.recent);
-  c.logits.resize(logits);
-  if (logits != 0) std::memcpy(c.logits.data(), rest.data(), logits * sizeof(float));
+  engine.check_tokens(parked.tokens);
+  parked.logits.resize(logits);
+  if (logits != 0) std::memcpy(parked.logits.data(), rest.data(), logits * sizeof(float));
   rest = rest.subspan(logits * sizeof(float));
-  c.state = engine.states().acquire();
-  engine.states().restore(c.state, rest.first(state_bytes));
-  return c;
+  parked.state.assign(rest.begin(), rest.end());
+  return parked;
+}
+
+Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes,
+                                const std::string& name) {
+  return unpark(engine, parse_parked(engine, bytes, name));
+}
+
+ParkedState load_parked(Engine& engine, const std::string& file) {
+  return parse_parked(engine, MappedFile::open(file)->bytes(), file);
 }
 
 Conversation load_conversation(Engine& engine, const std::string& file) {

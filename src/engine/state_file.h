@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/generator.h"
 #include "engine/sealed_file.h"
+#include "engine/state_cache.h"
 
 namespace adder {
 
@@ -26,6 +28,13 @@ Conversation load_conversation(Engine& engine, const std::string& file);
 // The same for bytes in memory; `name` is used in messages.
 Conversation parse_conversation(Engine& engine, std::span<const std::byte> bytes,
                                 const std::string& name);
+
+// The same files for conversations that are parked on the host; no slot is taken. Of the tokens,
+// the newest 1024 at most are in the file.
+void save_parked(Engine& engine, const ParkedState& parked, const std::string& file);
+std::vector<std::byte> parked_image(Engine& engine, const ParkedState& parked);  // the file's bytes
+ParkedState load_parked(Engine& engine, const std::string& file);
+ParkedState parse_parked(Engine& engine, std::span<const std::byte> bytes, const std::string& name);
 
 // What every kind of file with a state checks: that it was made by the engine's model, and that its
 // state and logits (0: it has none) are as large as the engine's. Throw Error(kBadInput).

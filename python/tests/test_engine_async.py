@@ -1,0 +1,109 @@
+"""The methods for asyncio."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+
+from conftest import PROMPT
+
+
+def test_the_same_answers(model):
+    async def run():
+        answer = await model.agenerate(PROMPT, max_tokens=20, seed=1, keep_state=True)
+        pieces = [piece async for piece in model.astream(PROMPT, max_tokens=20, seed=1)]
+        state = await model.afeed(None, PROMPT)
+        return answer, pieces, state, await model.ascore(PROMPT), await model.aembed([PROMPT, "x"])
+
+    answer, pieces, state, score, vectors = asyncio.run(run())
+    wanted = model.generate(PROMPT, max_tokens=20, seed=1)
+    assert answer.tokens == wanted.tokens and answer.state.length == len(PROMPT) + 20
+    assert "".join(pieces) == wanted.text and len(pieces) > 1
+    assert np.array_equal(state.ssm(0), model.feed(None, PROMPT).ssm(0))
+    assert score.total == model.score(PROMPT).total
+    assert np.array_equal(vectors, model.embed([PROMPT, "x"]))
+    assert vectors[1].shape == model.embed("x").shape
+
+
+def test_many_requests_at_once(model):
+    seeds = range(30)  # more than slots, and than threads
+
+    async def stream(seed):
+        return "".join([p async for p in model.astream(PROMPT, max_tokens=10, seed=seed)])
+
+    async def run():
+        whole = [model.agenerate(PROMPT, max_tokens=10, seed=s) for s in seeds]
+        return await asyncio.gather(*whole, *[stream(s) for s in seeds])
+
+    results = asyncio.run(run())
+    wanted = [model.generate(PROMPT, max_tokens=10, seed=s).text for s in seeds]
+    assert [str(r) for r in results] == wanted * 2
+
+
+def test_the_loop_goes_on_meanwhile(model):
+    async def run():
+        task = asyncio.create_task(model.ascore("abcdefgh" * 2000))
+        ticks = 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            ticks += 1
+        return ticks
+
+    assert asyncio.run(run()) >= 5
+
+
+@pytest.mark.parametrize("name", ["agenerate", "astream", "afeed", "ascore", "aembed"])
+def test_cancelling_ends_the_work(golden, name):
+    model, expected = golden("mamba1_hf")
+    long = [5] * 10**6
+
+    async def work():
+        if name == "agenerate":
+            await model.agenerate([5], max_tokens=10**9, ignore_eos=True)
+        elif name == "astream":
+            async for _ in model.astream([5], max_tokens=10**9, ignore_eos=True):
+                pass
+        elif name == "afeed":
+            await model.afeed(None, long)
+        elif name == "ascore":
+            await model.ascore(long)
+        else:
+            await model.aembed(long)
+
+    async def run():
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0.3)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        started = time.monotonic()
+        # Its thread is free within a step: all of them are needed for this.
+        answers = [model.agenerate(expected["prompt"], max_tokens=2) for _ in range(2 * model.slots)]
+        await asyncio.gather(*answers)
+        return time.monotonic() - started
+
+    assert asyncio.run(run()) < 2.0  # much less on an idle machine
+
+
+def test_leaving_a_stream_early(model):
+    async def run():
+        async for piece in model.astream(PROMPT, max_tokens=10**6):
+            return piece
+
+    assert asyncio.run(run())
+    assert len(model.generate(PROMPT, max_tokens=3, seed=1).tokens) == 3
+
+
+def test_errors_arrive(model):
+    async def run():
+        with pytest.raises(ValueError, match="temperature"):
+            await model.agenerate(PROMPT, temperature=-1)
+        with pytest.raises(TypeError, match="prompt"):
+            async for _ in model.astream(None):
+                pass
+        with pytest.raises(ValueError, match="pooling"):
+            await model.aembed(PROMPT, pooling="max")
+
+    asyncio.run(run())
