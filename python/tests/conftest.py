@@ -24,6 +24,15 @@ def model():
 
 
 @pytest.fixture(scope="session")
+def binary():
+    """The command line of the same build."""
+    path = pathlib.Path(adder._core.__file__).parents[2] / "apps" / "adder"
+    if not path.is_file():
+        pytest.skip("the command line is not built")
+    return str(path)
+
+
+@pytest.fixture(scope="session")
 def golden():
     """golden(name) -> (model, expected.json)."""
     loaded = {}

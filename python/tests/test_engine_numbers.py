@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from conftest import FAMILIES, PROMPT, REPOSITORY
+from conftest import FAMILIES, PROMPT
 
 TEXT = "She was the youngest of the two daughters.\nÉté: 一二三\n"
 
@@ -55,12 +55,9 @@ def test_a_first_id_is_not_predicted(model, golden):
     assert score.bytes is None and score.bits_per_byte is None and score.perplexity > 1
 
 
-def test_scores_are_those_of_the_command_line(model, tmp_path):
-    binary = next((p for p in REPOSITORY.glob("build/*/apps/adder") if p.is_file()), None)
-    if binary is None:
-        pytest.skip("the command line is not built")
+def test_scores_are_those_of_the_command_line(model, binary, tmp_path):
     (tmp_path / "text").write_text(TEXT)
-    out = subprocess.run([str(binary), "score", str(tmp_path / "text"), "--json"], check=True,
+    out = subprocess.run([binary, "score", str(tmp_path / "text"), "--json"], check=True,
                          capture_output=True, text=True).stdout
     total = json.loads(out)["total"]
     score = model.score(TEXT)

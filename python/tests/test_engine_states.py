@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adder
-from conftest import FAMILIES, PROMPT, REPOSITORY
+from conftest import FAMILIES, PROMPT
 
 
 def same(a, b):
@@ -171,13 +171,9 @@ def test_a_long_state_from_a_file_knows_its_newest_tokens(model, tmp_path):
         "", state=model.feed(state, "abc"), max_tokens=9).text
 
 
-def test_the_command_line_reads_and_writes_the_same_files(model, tmp_path):
-    binary = next((p for p in REPOSITORY.glob("build/*/apps/adder") if p.is_file()), None)
-    if binary is None:
-        pytest.skip("the command line is not built")
-
+def test_the_command_line_reads_and_writes_the_same_files(model, binary, tmp_path):
     def run(*arguments):
-        command = [str(binary), "run", *arguments, "--temp", "0", "--threads", "1"]
+        command = [binary, "run", *arguments, "--temp", "0", "--threads", "1"]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     whole = model.generate(PROMPT, max_tokens=20, temperature=0).text

@@ -255,9 +255,32 @@ void SharedEngine::complete(Body& body) {
   body.done = true;
 }
 
+// The work before may take long, so this wait looks at poll() too.
+void SharedEngine::begin_work(const Poll& poll) {
+  for (;;) {
+    {
+      std::unique_lock lock(list_mutex_);
+      if (worked_.wait_for(lock, std::chrono::milliseconds(20), [&] { return !working_; })) {
+        working_ = true;
+        return;
+      }
+    }
+    poll();
+  }
+}
+
+void SharedEngine::end_work() {
+  {
+    const std::scoped_lock lock(list_mutex_);
+    working_ = false;
+  }
+  worked_.notify_one();
+}
+
 void SharedEngine::run(const Work& work, const Poll& poll) {
-  while (!work_mutex_.try_lock_for(std::chrono::milliseconds(20))) poll();
-  const std::unique_lock working(work_mutex_, std::adopt_lock);
+  begin_work(poll);
+  const auto end = [](SharedEngine* engine) { engine->end_work(); };
+  const std::unique_ptr<SharedEngine, decltype(end)> working(this, end);
   std::unique_lock drive(drive_mutex_);
   work(*engine_, [&] {
     drive.unlock();

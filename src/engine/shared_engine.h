@@ -95,6 +95,8 @@ class SharedEngine {
   friend class SharedSequence;
   using Body = SharedSequence::Body;
 
+  void begin_work(const Poll& poll);
+  void end_work();
   void step_waiting();
   std::vector<Body*> choose_waiting();
   bool enter(Body& body, std::span<Body* const> chosen);
@@ -105,12 +107,13 @@ class SharedEngine {
   std::unique_ptr<Engine> engine_;
   const int32_t slots_;
 
-  std::timed_mutex work_mutex_;  // one run() at a time; locked before drive_mutex_
-  QueueMutex drive_mutex_;       // for the engine and the two below
+  QueueMutex drive_mutex_;  // for the engine and the two below
   Stepper stepper_;
   std::vector<Body*> residents_;  // that have a slot, the one with the newest step last
 
-  std::mutex list_mutex_;  // for the two below; never held while anything is computed
+  std::mutex list_mutex_;  // for all below; never held while anything is computed
+  bool working_ = false;   // somebody is in run()
+  std::condition_variable worked_;
   std::vector<Body*> waiting_;
   std::vector<std::unique_ptr<Body>> gone_;  // whose owners have gone; they may hold slots
 };
