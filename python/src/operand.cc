@@ -182,8 +182,8 @@ ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, con
     view.shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), axis));
     view.stride[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride.ptr(), axis)) * view.item_bytes();
   }
-  view.data = reinterpret_cast<std::byte*>(
-      PyLong_AsUnsignedLongLong(call_method(resolved, torch.data_ptr).ptr()));
+  view.data =
+      static_cast<std::byte*>(PyLong_AsVoidPtr(call_method(resolved, torch.data_ptr).ptr()));
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   return view;
 }
@@ -296,8 +296,7 @@ py::object Operands::make(std::span<const int64_t> shape, DType dtype, bool is_c
     *view = tensor_view(*torch, made, op_, "out", true, &keep_);
     return made;
   }
-  const py::array made(numpy_dtype(dtype, is_complex),
-                       std::vector<int64_t>(shape.begin(), shape.end()));
+  py::array made(numpy_dtype(dtype, is_complex), std::vector<int64_t>(shape.begin(), shape.end()));
   *view = numpy_view(made, op_, "out", true);
   return made;
 }
