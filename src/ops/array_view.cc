@@ -157,7 +157,7 @@ void check_integer(std::string_view op, std::string_view name, const ArrayView& 
 }
 
 void check_output(std::string_view op, std::string_view name, const ArrayView& array) {
-  if (array.size() == 0) return;
+  if (array.empty()) return;
   for (int axis = 0; axis < array.rank; ++axis)
     ADDER_CHECK(array.dim(axis) <= 1 || array.step(axis) != 0,
                 "{}: {}: expected memory of its own for every element, got stride 0 on axis {}", op,

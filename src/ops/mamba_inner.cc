@@ -97,7 +97,7 @@ ArrayView coefficient(const ArrayView& x_dbl, int64_t begin, const Sizes& s, con
 
 void mamba_inner_fn(const MambaInnerArgs& a) {
   const Sizes s = checked(a);
-  if (a.out.size() == 0) return;
+  if (a.out.empty()) return;
   // Channels last, which is what the backends work on.
   Temporary u{s.batch, s.seqlen, s.dim}, delta{s.batch, s.seqlen, s.dim},
       y{s.batch, s.seqlen, s.dim};
