@@ -30,7 +30,9 @@ class Model(AsyncModel, ChatModel):
 
     # --- text ---
 
-    def generate(self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]) -> Generation:
+    def generate(
+        self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]
+    ) -> Generation:
         """What follows `prompt`. The same arguments give the same answer, every time.
 
         Parameters
