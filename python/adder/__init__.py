@@ -4,7 +4,9 @@
 >>> model.generate("She was the youngest", max_tokens=20, temperature=0)
 """
 
+from adder import ops
 from adder.engine import Model, load
+from adder.ops import get_num_threads, set_num_threads
 
 __version__ = "0.1.0"
-__all__ = ["Model", "load"]
+__all__ = ["Model", "get_num_threads", "load", "ops", "set_num_threads"]

@@ -109,10 +109,23 @@ std::optional<ElementType> numpy_type(const py::dtype& dtype) {
     case 'D':
       return ElementType{DType::kF64, true};
     default:
-      if (dtype.itemsize() == 2 && py::str(dtype.attr("name")).equal(py::str("bfloat16")))
+      if (py::str(dtype.attr("name")).equal(py::str("bfloat16")))
         return ElementType{DType::kBF16, false};
       return std::nullopt;
   }
+}
+
+// NumPy makes the arrays: what pybind11 below 2.12 knows of dtypes is not so in NumPy 2. As with
+// Torch, no static with an initializer: that may give the GIL away while other threads wait for it.
+struct Numpy {
+  py::object empty = py::module_::import("numpy").attr("empty");
+  py::object empty_like = py::module_::import("numpy").attr("empty_like");
+};
+
+const Numpy& numpy() {
+  static const Numpy* made = nullptr;  // guarded by the GIL
+  if (made == nullptr) made = new Numpy;
+  return *made;
 }
 
 py::dtype numpy_dtype(DType dtype, bool is_complex) {
@@ -182,8 +195,8 @@ ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, con
     view.shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), axis));
     view.stride[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride.ptr(), axis)) * view.item_bytes();
   }
-  view.data = reinterpret_cast<std::byte*>(
-      PyLong_AsUnsignedLongLong(call_method(resolved, torch.data_ptr).ptr()));
+  view.data =
+      static_cast<std::byte*>(PyLong_AsVoidPtr(call_method(resolved, torch.data_ptr).ptr()));
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   return view;
 }
@@ -286,9 +299,9 @@ ArrayView Operands::optional_in_out(py::handle value, const char* name) {
 py::object Operands::make(std::span<const int64_t> shape, DType dtype, bool is_complex,
                           ArrayView* view) {
   const Torch* torch = torch_if_imported();
+  py::tuple dims(shape.size());
+  for (size_t axis = 0; axis < shape.size(); ++axis) dims[axis] = shape[axis];
   if (is_tensor(first_, torch)) {
-    py::tuple dims(shape.size());
-    for (size_t axis = 0; axis < shape.size(); ++axis) dims[axis] = shape[axis];
     const auto type = std::find_if(torch->dtypes.begin(), torch->dtypes.end(), [&](const auto& e) {
       return e.second.dtype == dtype && e.second.is_complex == is_complex;
     });
@@ -296,8 +309,7 @@ py::object Operands::make(std::span<const int64_t> shape, DType dtype, bool is_c
     *view = tensor_view(*torch, made, op_, "out", true, &keep_);
     return made;
   }
-  const py::array made(numpy_dtype(dtype, is_complex),
-                       std::vector<int64_t>(shape.begin(), shape.end()));
+  py::array made = numpy().empty(dims, numpy_dtype(dtype, is_complex));
   *view = numpy_view(made, op_, "out", true);
   return made;
 }
@@ -310,9 +322,7 @@ py::object Operands::make_like(py::handle model, ArrayView* view) {
     return made;
   }
   if (py::isinstance<py::array>(first_) && py::isinstance<py::array>(model)) {
-    static const auto* empty_like =  // never destroyed, as Torch
-        new py::object(py::module_::import("numpy").attr("empty_like"));
-    py::array made = (*empty_like)(model, py::arg("subok") = false);
+    py::array made = numpy().empty_like(model, py::arg("subok") = false);
     *view = numpy_view(made, op_, "out", true);
     return made;
   }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "core/error.h"
@@ -57,8 +58,12 @@ int64_t ArrayView::item_bytes() const {
 
 int64_t ArrayView::size() const {
   int64_t count = 1;
-  for (int axis = 0; axis < rank; ++axis) count *= dim(axis);
-  return count;
+  bool too_many = false;
+  for (int axis = 0; axis < rank; ++axis) {
+    if (dim(axis) == 0) return 0;
+    too_many |= __builtin_mul_overflow(count, dim(axis), &count);
+  }
+  return too_many ? std::numeric_limits<int64_t>::max() : count;
 }
 
 ArrayView ArrayView::select(int axis, int64_t index) const {
@@ -152,7 +157,7 @@ void check_integer(std::string_view op, std::string_view name, const ArrayView& 
 }
 
 void check_output(std::string_view op, std::string_view name, const ArrayView& array) {
-  if (array.size() == 0) return;
+  if (array.empty()) return;
   for (int axis = 0; axis < array.rank; ++axis)
     ADDER_CHECK(array.dim(axis) <= 1 || array.step(axis) != 0,
                 "{}: {}: expected memory of its own for every element, got stride 0 on axis {}", op,

@@ -33,7 +33,9 @@ struct ArrayView {
   int64_t dim(int axis) const { return shape[static_cast<size_t>(axis)]; }
   int64_t step(int axis) const { return stride[static_cast<size_t>(axis)]; }
   int64_t item_bytes() const;
-  int64_t size() const;
+  int64_t size() const;  // the largest int64_t if there are more: axes of stride 0 cost no memory
+  // Not there, or without elements.
+  bool empty() const { return !given || size() == 0; }
 
   // One entry of an axis, with that axis removed.
   ArrayView select(int axis, int64_t index) const;

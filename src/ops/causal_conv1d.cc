@@ -72,7 +72,7 @@ void causal_conv1d_fn(const CausalConv1dFnArgs& a) {
     check_operand(kOp, "final_states_out", a.final_states, {batch, dim, width - 1});
     check_output(kOp, "final_states_out", a.final_states);
   }
-  if (batch == 0 || dim == 0) return;
+  if (a.out.empty() && a.final_states.empty()) return;
   std::vector<std::vector<Segment>> segments(static_cast<size_t>(batch));
   for (int64_t b = 0; b < batch; ++b)
     segments[static_cast<size_t>(b)] =
@@ -134,7 +134,7 @@ void causal_conv1d_update(const CausalConv1dUpdateArgs& a) {
   const ArrayView all_out = with_time(a.out);
   check_operand(kOp, "out", all_out, {batch, dim, seqlen});
   check_output(kOp, "out", a.out);
-  if (batch == 0 || dim == 0) return;
+  if (a.out.empty()) return;
 
   const int64_t block = conv_tile_width(dim, batch), blocks = (dim + block - 1) / block;
   run_tasks(batch * blocks, block * seqlen * (width + 8), [&](int64_t task) {

@@ -13,7 +13,6 @@
 namespace adder::ops {
 namespace {
 
-constexpr std::string_view kOp = "mamba_chunk_scan_combined";
 // Tokens of a piece; a multiple of the backends' alignment, so that bits do not depend on it.
 constexpr int64_t kPiece = 2 * kSsdChunkAlign;
 // Heads of a task share its copies of B and C. With 64 channels each, tiles of 8 heads are 256 KB.
@@ -23,9 +22,9 @@ struct Sizes {
   int64_t batch, seqlen, nheads, headdim, ngroups, dstate, sequences;
 };
 
-Sizes checked(const MambaChunkScanArgs& a) {
-  check_rank(kOp, "x", a.x, 4);
-  check_rank(kOp, "B", a.B, 4);
+Sizes checked(std::string_view op, const MambaChunkScanArgs& a) {
+  check_rank(op, "x", a.x, 4);
+  check_rank(op, "B", a.B, 4);
   Sizes s;
   s.batch = a.x.dim(0);
   s.seqlen = a.x.dim(1);
@@ -33,54 +32,54 @@ Sizes checked(const MambaChunkScanArgs& a) {
   s.headdim = a.x.dim(3);
   s.ngroups = a.B.dim(2);
   s.dstate = a.B.dim(3);
-  check_float(kOp, "x", a.x);
-  check_operand(kOp, "dt", a.dt, {s.batch, s.seqlen, s.nheads});
-  check_operand(kOp, "A", a.A, {s.nheads});
-  check_operand(kOp, "B", a.B, {s.batch, s.seqlen, s.ngroups, s.dstate});
-  check_operand(kOp, "C", a.C, {s.batch, s.seqlen, s.ngroups, s.dstate});
+  check_float(op, "x", a.x);
+  check_operand(op, "dt", a.dt, {s.batch, s.seqlen, s.nheads});
+  check_operand(op, "A", a.A, {s.nheads});
+  check_operand(op, "B", a.B, {s.batch, s.seqlen, s.ngroups, s.dstate});
+  check_operand(op, "C", a.C, {s.batch, s.seqlen, s.ngroups, s.dstate});
   ADDER_CHECK(s.ngroups > 0 && s.nheads % s.ngroups == 0,
-              "{}: B: expected a number of groups that divides nheads = {}, got {}", kOp, s.nheads,
+              "{}: B: expected a number of groups that divides nheads = {}, got {}", op, s.nheads,
               s.ngroups);
   if (a.D && a.D.rank == 2) {
-    check_operand(kOp, "D", a.D, {s.nheads, s.headdim});
+    check_operand(op, "D", a.D, {s.nheads, s.headdim});
   } else if (a.D) {
-    check_operand(kOp, "D", a.D, {s.nheads});
+    check_operand(op, "D", a.D, {s.nheads});
   }
-  if (a.z) check_operand(kOp, "z", a.z, {s.batch, s.seqlen, s.nheads, s.headdim});
-  if (a.dt_bias) check_operand(kOp, "dt_bias", a.dt_bias, {s.nheads});
+  if (a.z) check_operand(op, "z", a.z, {s.batch, s.seqlen, s.nheads, s.headdim});
+  if (a.dt_bias) check_operand(op, "dt_bias", a.dt_bias, {s.nheads});
   if (a.seq_idx) {
-    check_shape(kOp, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
-    check_integer(kOp, "seq_idx", a.seq_idx);
+    check_shape(op, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
+    check_integer(op, "seq_idx", a.seq_idx);
   }
   s.sequences = s.batch;
   if (a.cu_seqlens) {
-    ADDER_CHECK(s.batch == 1, "{}: x: expected a batch of 1 together with cu_seqlens, got {}", kOp,
+    ADDER_CHECK(s.batch == 1, "{}: x: expected a batch of 1 together with cu_seqlens, got {}", op,
                 s.batch);
-    check_cu_seqlens(kOp, a.cu_seqlens, s.seqlen);
+    check_cu_seqlens(op, a.cu_seqlens, s.seqlen);
     s.sequences = a.cu_seqlens.dim(0) - 1;
   }
   if (a.initial_states) {
-    check_rank(kOp, "initial_states", a.initial_states, 4);
+    check_rank(op, "initial_states", a.initial_states, 4);
     const bool for_rows = a.initial_states.dim(0) == s.batch;
-    check_operand(kOp, "initial_states", a.initial_states,
+    check_operand(op, "initial_states", a.initial_states,
                   {for_rows ? s.batch : s.sequences, s.nheads, s.headdim, s.dstate});
   }
   // Also refuses NaN, which no comparison accepts.
   ADDER_CHECK(a.dt_min <= a.dt_max,
-              "{}: dt_limit: expected (low, high) with low <= high, got ({}, {})", kOp, a.dt_min,
+              "{}: dt_limit: expected (low, high) with low <= high, got ({}, {})", op, a.dt_min,
               a.dt_max);
-  check_operand(kOp, "out", a.out, {s.batch, s.seqlen, s.nheads, s.headdim});
-  check_output(kOp, "out", a.out);
+  check_operand(op, "out", a.out, {s.batch, s.seqlen, s.nheads, s.headdim});
+  check_output(op, "out", a.out);
   if (a.final_states) {
-    check_operand(kOp, "final_states", a.final_states, {s.batch, s.nheads, s.headdim, s.dstate});
-    check_output(kOp, "final_states", a.final_states);
+    check_operand(op, "final_states", a.final_states, {s.batch, s.nheads, s.headdim, s.dstate});
+    check_output(op, "final_states", a.final_states);
   }
   ADDER_CHECK(!a.varlen_states || a.cu_seqlens,
-              "{}: cu_seqlens: expected it with return_varlen_states, got None", kOp);
+              "{}: cu_seqlens: expected it with return_varlen_states, got None", op);
   if (a.varlen_states) {
-    check_operand(kOp, "varlen_states", a.varlen_states,
+    check_operand(op, "varlen_states", a.varlen_states,
                   {s.sequences, s.nheads, s.headdim, s.dstate});
-    check_output(kOp, "varlen_states", a.varlen_states);
+    check_output(op, "varlen_states", a.varlen_states);
   }
   return s;
 }
@@ -88,9 +87,11 @@ Sizes checked(const MambaChunkScanArgs& a) {
 // Heads [h0, h0 + count) of one group in row b.
 class HeadBlock {
  public:
-  HeadBlock(const MambaChunkScanArgs& a, const Sizes& s, int64_t b, int64_t h0, int64_t count)
+  HeadBlock(const MambaChunkScanArgs& a, const Sizes& s, bool plain, int64_t b, int64_t h0,
+            int64_t count)
       : a_(a),
         s_(s),
+        plain_(plain),
         b_(b),
         h0_(h0),
         heads_(count),
@@ -110,8 +111,6 @@ class HeadBlock {
     const auto heads = [&](const ArrayView& x) { return x ? x.slice(0, h0_, heads_) : x; };
     args_.A_log2e = load_vector(heads(a.A), scratch_.take(count));
     float* A = args_.A_log2e.ptr<float>();
-    // The backends take decays of at most 1 only.
-    plain_ = !(a.dt_min >= 0.0f) || std::any_of(A, A + count, [](float v) { return !(v <= 0.0f); });
     for (int64_t h = 0; h < count; ++h) A[h] *= std::numbers::log2e_v<float>;
     args_.dt_bias = load_vector(heads(a.dt_bias), scratch_.take(count));
     float* D = scratch_.take(channels_);
@@ -201,18 +200,21 @@ class HeadBlock {
 
   const MambaChunkScanArgs& a_;
   const Sizes& s_;
+  bool plain_;
   int64_t b_, h0_, heads_, group_, piece_, channels_;
   Scratch scratch_;
   float *state_, *x_, *z_, *out_, *dt_, *B_, *C_;
   adder::SsdScanArgs args_;
-  bool plain_;
 };
 
 }  // namespace
 
-void mamba_chunk_scan_combined(const MambaChunkScanArgs& a) {
-  const Sizes s = checked(a);
-  if (s.batch == 0 || s.nheads == 0) return;
+void mamba_chunk_scan_combined(const MambaChunkScanArgs& a, std::string_view op) {
+  const Sizes s = checked(op, a);
+  if (a.out.empty() && a.final_states.empty() && a.varlen_states.empty()) return;
+  // The backends take decays of at most 1 only. Decided for the whole call: the bits of a head must
+  // not depend on its neighbours.
+  const bool plain = !(a.dt_min >= 0.0f) || any_above_zero(a.A);
   std::vector<std::vector<Segment>> segments;
   for (int64_t b = 0; b < s.batch; ++b)
     segments.push_back(
@@ -224,7 +226,7 @@ void mamba_chunk_scan_combined(const MambaChunkScanArgs& a) {
   const int64_t work = std::max<int64_t>(1, s.seqlen) * heads * s.headdim * (s.dstate + 4);
   run_tasks(s.batch * per_row, work, [&](int64_t task) {
     const int64_t b = task / per_row, g = task % per_row / blocks, begin = task % blocks * heads;
-    HeadBlock block(a, s, b, g * group + begin, std::min(heads, group - begin));
+    HeadBlock block(a, s, plain, b, g * group + begin, std::min(heads, group - begin));
     block.run(segments[static_cast<size_t>(b)]);
   });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <limits>
+#include <string_view>
 
 #include "ops/array_view.h"
 
@@ -36,6 +37,8 @@ struct MambaChunkScanArgs {
   ArrayView varlen_states;  // (sequences, nheads, headdim, dstate): of each of cu_seqlens; optional
 };
 
-void mamba_chunk_scan_combined(const MambaChunkScanArgs& args);
+// op: the name that errors give.
+void mamba_chunk_scan_combined(const MambaChunkScanArgs& args,
+                               std::string_view op = "mamba_chunk_scan_combined");
 
 }  // namespace adder::ops

@@ -35,6 +35,9 @@ Sizes checked(const MambaInnerArgs& a) {
   const int64_t d_model = a.out_proj_weight.dim(0);
   check_operand(kOp, "xz", a.xz, {s.batch, 2 * s.dim, s.seqlen});
   check_operand(kOp, "conv1d_weight", a.conv1d_weight, {s.dim, 1, a.conv1d_weight.dim(2)});
+  ADDER_CHECK(a.conv1d_weight.dim(2) >= 1,
+              "{}: conv1d_weight: expected a width of at least 1, got 0", kOp);
+  if (a.conv1d_bias) check_operand(kOp, "conv1d_bias", a.conv1d_bias, {s.dim});
   check_operand(kOp, "x_proj_weight", a.x_proj_weight,
                 {s.dt_rank + (a.B ? 0 : s.state) + (a.C ? 0 : s.state), s.dim});
   check_operand(kOp, "delta_proj_weight", a.delta_proj_weight, {s.dim, s.dt_rank});
@@ -42,6 +45,9 @@ Sizes checked(const MambaInnerArgs& a) {
   if (a.out_proj_bias) check_operand(kOp, "out_proj_bias", a.out_proj_bias, {d_model});
   if (a.B_proj_bias) check_operand(kOp, "B_proj_bias", a.B_proj_bias, {s.state});
   if (a.C_proj_bias) check_operand(kOp, "C_proj_bias", a.C_proj_bias, {s.state});
+  if (a.b_rms_weight) check_operand(kOp, "b_rms_weight", a.b_rms_weight, {s.state});
+  if (a.c_rms_weight) check_operand(kOp, "c_rms_weight", a.c_rms_weight, {s.state});
+  if (a.dt_rms_weight) check_operand(kOp, "dt_rms_weight", a.dt_rms_weight, {s.dim});
   check_operand(kOp, "out", a.out, {s.batch, s.seqlen, d_model});
   check_output(kOp, "out", a.out);
   return s;
@@ -91,7 +97,7 @@ ArrayView coefficient(const ArrayView& x_dbl, int64_t begin, const Sizes& s, con
 
 void mamba_inner_fn(const MambaInnerArgs& a) {
   const Sizes s = checked(a);
-  if (a.out.size() == 0) return;
+  if (a.out.empty()) return;
   // Channels last, which is what the backends work on.
   Temporary u{s.batch, s.seqlen, s.dim}, delta{s.batch, s.seqlen, s.dim},
       y{s.batch, s.seqlen, s.dim};
@@ -126,7 +132,7 @@ void mamba_inner_fn(const MambaInnerArgs& a) {
   scan.delta_bias = a.delta_bias;
   scan.delta_softplus = a.delta_softplus;
   scan.out = channels_first(y);
-  selective_scan_fn(scan);
+  selective_scan_fn(scan, kOp);
   linear({y.view(), a.out_proj_weight, a.out_proj_bias, a.out});
 }
 

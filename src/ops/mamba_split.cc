@@ -73,6 +73,13 @@ MambaSplitSizes mamba_split_sizes(const MambaSplitConv1dScanArgs& a) {
     ADDER_CHECK(!a.outproj_bias, "{}: outproj_bias: expected None without outproj_weight, got {}",
                 kOp, a.outproj_bias.describe());
   }
+  check_operand(kOp, "conv1d_weight", a.conv1d_weight,
+                {s.dim() + states, std::max<int64_t>(a.conv1d_weight.dim(1), 1)});
+  if (a.conv1d_bias) check_operand(kOp, "conv1d_bias", a.conv1d_bias, {s.dim() + states});
+  if (a.seq_idx) {
+    check_shape(kOp, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
+    check_integer(kOp, "seq_idx", a.seq_idx);
+  }
   if (a.rmsnorm_weight) check_operand(kOp, "rmsnorm_weight", a.rmsnorm_weight, {s.dim()});
   return s;
 }
@@ -118,7 +125,7 @@ void mamba_split_conv1d_scan_combined(const MambaSplitConv1dScanArgs& a) {
   scan.dt_max = a.dt_max;
   scan.out = heads(a.rmsnorm_weight ? before_norm.view() : y);
   scan.final_states = a.final_states;
-  mamba_chunk_scan_combined(scan);
+  mamba_chunk_scan_combined(scan, kOp);
 
   if (a.rmsnorm_weight) {
     NormArgs gated;

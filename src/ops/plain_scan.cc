@@ -53,7 +53,7 @@ void load_coefficients(const ArrayView& x, int64_t t, int64_t dstate, T* out) {
 template <typename T>
 void scan(const PlainScan& s) {
   const int64_t dstate = s.A.dim(0);
-  constexpr int64_t kFloats = sizeof(T) / sizeof(float);
+  constexpr int64_t kFloats = std::is_same_v<T, Complex> ? 2 : 1;
   Scratch scratch(4 * Scratch::padded(kFloats * dstate));
   const auto numbers = [&] { return reinterpret_cast<T*>(scratch.take(kFloats * dstate)); };
   T *A = numbers(), *B = numbers(), *C = numbers(), *h = numbers();

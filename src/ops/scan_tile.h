@@ -13,6 +13,10 @@ struct ScanTile {
   ArrayView B, C;              // (T, N)
   ArrayView D, delta_bias;     // (W); optional
   bool delta_softplus = false;
+  // A of the whole call has a number above 0 (any_above_zero), which the backend does not take with
+  // softplus. Of the call, not of the tile: the bits of a channel must not depend on its
+  // neighbours.
+  bool growing = false;
   ArrayView state_in;   // (W, N); optional: 0
   ArrayView state_out;  // (W, N); optional; may be state_in
 };

@@ -12,8 +12,6 @@
 namespace adder::ops {
 namespace {
 
-constexpr std::string_view kOp = "selective_scan_fn";
-
 // Operands as the loops want them.
 struct Scan {
   int64_t batch, dim, seqlen, dstate;
@@ -23,58 +21,58 @@ struct Scan {
 };
 
 // B or C: checks the shape, and puts the time before the state.
-ArrayView coefficient(std::string_view name, const ArrayView& x, const Scan& s, bool is_complex,
-                      bool* constant) {
+ArrayView coefficient(std::string_view op, std::string_view name, const ArrayView& x, const Scan& s,
+                      bool is_complex, bool* constant) {
   ADDER_CHECK(x.given && x.rank >= 2 && x.rank <= 4,
               "{}: {}: expected (dim, dstate), (batch, dstate, seqlen) or (batch, groups, dstate, "
               "seqlen), got {}",
-              kOp, name, x.describe());
+              op, name, x.describe());
   *constant = x.rank == 2;
   if (*constant) {
-    check_shape(kOp, name, x, {s.dim, s.dstate});
-    check_float(kOp, name, x, is_complex);
+    check_shape(op, name, x, {s.dim, s.dstate});
+    check_float(op, name, x, is_complex);
     return x;
   }
-  check_float(kOp, name, x);
+  check_float(op, name, x);
   const int64_t columns = s.seqlen * (is_complex ? 2 : 1);
-  if (x.rank == 3) check_shape(kOp, name, x, {s.batch, s.dstate, columns});
+  if (x.rank == 3) check_shape(op, name, x, {s.batch, s.dstate, columns});
   const ArrayView grouped = x.rank == 3 ? x.insert_axis(1) : x;
   const int64_t groups = grouped.dim(1);
-  check_shape(kOp, name, grouped, {s.batch, groups, s.dstate, columns});
+  check_shape(op, name, grouped, {s.batch, groups, s.dstate, columns});
   ADDER_CHECK(groups > 0 && s.dim % groups == 0,
-              "{}: {}: expected a number of groups that divides dim = {}, got {}", kOp, name, s.dim,
+              "{}: {}: expected a number of groups that divides dim = {}, got {}", op, name, s.dim,
               groups);
   return grouped.permute({0, 1, 3, 2});
 }
 
-Scan checked(const SelectiveScanFnArgs& a) {
-  check_rank(kOp, "u", a.u, 3);
-  check_rank(kOp, "A", a.A, 2);
+Scan checked(std::string_view op, const SelectiveScanFnArgs& a) {
+  check_rank(op, "u", a.u, 3);
+  check_rank(op, "A", a.A, 2);
   Scan s;
   s.batch = a.u.dim(0);
   s.dim = a.u.dim(1);
   s.seqlen = a.u.dim(2);
   s.dstate = a.A.dim(1);
-  check_float(kOp, "u", a.u);
-  check_operand(kOp, "delta", a.delta, {s.batch, s.dim, s.seqlen});
-  check_shape(kOp, "A", a.A, {s.dim, s.dstate});
-  check_float(kOp, "A", a.A, true);
+  check_float(op, "u", a.u);
+  check_operand(op, "delta", a.delta, {s.batch, s.dim, s.seqlen});
+  check_shape(op, "A", a.A, {s.dim, s.dstate});
+  check_float(op, "A", a.A, true);
   const bool is_complex = a.A.is_complex;
-  s.B = coefficient("B", a.B, s, is_complex, &s.constant_B);
-  s.C = coefficient("C", a.C, s, is_complex, &s.constant_C);
-  if (a.D) check_operand(kOp, "D", a.D, {s.dim});
-  if (a.z) check_operand(kOp, "z", a.z, {s.batch, s.dim, s.seqlen});
-  if (a.delta_bias) check_operand(kOp, "delta_bias", a.delta_bias, {s.dim});
+  s.B = coefficient(op, "B", a.B, s, is_complex, &s.constant_B);
+  s.C = coefficient(op, "C", a.C, s, is_complex, &s.constant_C);
+  if (a.D) check_operand(op, "D", a.D, {s.dim});
+  if (a.z) check_operand(op, "z", a.z, {s.batch, s.dim, s.seqlen});
+  if (a.delta_bias) check_operand(op, "delta_bias", a.delta_bias, {s.dim});
   if (a.initial_state) {
-    check_shape(kOp, "initial_state", a.initial_state, {s.batch, s.dim, s.dstate});
-    check_float(kOp, "initial_state", a.initial_state, is_complex);
+    check_shape(op, "initial_state", a.initial_state, {s.batch, s.dim, s.dstate});
+    check_float(op, "initial_state", a.initial_state, is_complex);
   }
-  check_operand(kOp, "out", a.out, {s.batch, s.dim, s.seqlen});
-  check_output(kOp, "out", a.out);
+  check_operand(op, "out", a.out, {s.batch, s.dim, s.seqlen});
+  check_output(op, "out", a.out);
   if (a.last_state) {
-    check_shape(kOp, "last_state", a.last_state, {s.batch, s.dim, s.dstate});
-    check_output(kOp, "last_state", a.last_state);
-    ADDER_CHECK(a.last_state.is_complex == is_complex, "{}: last_state: expected {}, got {}", kOp,
+    check_shape(op, "last_state", a.last_state, {s.batch, s.dim, s.dstate});
+    check_output(op, "last_state", a.last_state);
+    ADDER_CHECK(a.last_state.is_complex == is_complex, "{}: last_state: expected {}, got {}", op,
                 is_complex ? "complex64" : "float32", a.last_state.describe());
   }
   s.u = a.u.permute({0, 2, 1});
@@ -85,7 +83,7 @@ Scan checked(const SelectiveScanFnArgs& a) {
 }
 
 // One row of the batch and channels [c0, c0 + width), which lie in one group of B and one of C.
-void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, int64_t b, int64_t c0,
+void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, bool growing, int64_t b, int64_t c0,
                    int64_t width) {
   const auto rows = [&](const ArrayView& x) { return x ? x.select(0, b).slice(1, c0, width) : x; };
   const auto vector = [&](const ArrayView& x) { return x ? x.slice(0, c0, width) : x; };
@@ -100,6 +98,7 @@ void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, int64_t b, int64
   tile.D = vector(a.D);
   tile.delta_bias = vector(a.delta_bias);
   tile.delta_softplus = a.delta_softplus;
+  tile.growing = growing;
   if (a.initial_state) tile.state_in = a.initial_state.select(0, b).slice(0, c0, width);
   if (a.last_state) tile.state_out = a.last_state.select(0, b).slice(0, c0, width);
   scan_tile(tile);
@@ -107,9 +106,9 @@ void scan_channels(const SelectiveScanFnArgs& a, const Scan& s, int64_t b, int64
 
 }  // namespace
 
-void selective_scan_fn(const SelectiveScanFnArgs& a) {
-  const Scan s = checked(a);
-  if (s.batch == 0 || s.dim == 0) return;
+void selective_scan_fn(const SelectiveScanFnArgs& a, std::string_view op) {
+  const Scan s = checked(op, a);
+  if (a.out.empty() && a.last_state.empty()) return;
   const int64_t channel_work = std::max<int64_t>(1, s.seqlen) * (s.dstate + 4);
   if (a.A.is_complex || s.constant_B || s.constant_C) {
     const auto channel = [&](const ArrayView& x, int64_t b, int64_t d) {
@@ -138,13 +137,14 @@ void selective_scan_fn(const SelectiveScanFnArgs& a) {
   // A block of channels lies in one group of B and in one of C.
   const int64_t group_B = s.dim / s.B.dim(1), group_C = s.dim / s.C.dim(1);
   const int64_t group = std::gcd(group_B, group_C);
+  const bool growing = a.delta_softplus && any_above_zero(a.A);
   const int64_t width = tile_width(group, s.batch * s.dim);
   const int64_t blocks = (group + width - 1) / width;  // of a group
   const int64_t per_row = s.dim / group * blocks;
   run_tasks(s.batch * per_row, width * channel_work, [&](int64_t task) {
     const int64_t b = task / per_row, g = task % per_row / blocks;
     const int64_t begin = task % blocks * width;
-    scan_channels(a, s, b, g * group + begin, std::min(width, group - begin));
+    scan_channels(a, s, growing, b, g * group + begin, std::min(width, group - begin));
   });
 }
 

@@ -2,6 +2,8 @@
 // mamba_ssm.ops.selective_scan_interface.selective_scan_fn, forward).
 #pragma once
 
+#include <string_view>
+
 #include "ops/array_view.h"
 
 namespace adder::ops {
@@ -28,6 +30,7 @@ struct SelectiveScanFnArgs {
   ArrayView last_state;     // (batch, dim, dstate) float32, complex64 if A is; optional
 };
 
-void selective_scan_fn(const SelectiveScanFnArgs& args);
+// op: the name that errors give.
+void selective_scan_fn(const SelectiveScanFnArgs& args, std::string_view op = "selective_scan_fn");
 
 }  // namespace adder::ops

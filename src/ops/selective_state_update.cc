@@ -24,7 +24,8 @@ struct Update {
   ArrayView B, C;           // (batch, ngroups, dstate)
   ArrayView D, dt_bias;     // (nheads, headdim)
   const int32_t* slot;      // (batch)
-  bool per_head;            // dt, A and dt_bias are one number for a head
+  bool growing;             // A has a number above 0
+  bool per_head;            // dt, A and dt_bias are one number for a head, and A is at most 0
 };
 
 ArrayView with_groups(std::string_view name, const ArrayView& x, const Update& u) {
@@ -126,13 +127,14 @@ Update checked(const SelectiveStateUpdateArgs& a) {
   u.slot = checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch, "state",
                          a.state.dim(0));
   if (!heads && u.ngroups > 1) split_heads(u);
-  u.per_head = heads && u.dt.step(2) == 0 && tied(u.A, 1) && tied(u.A, 2) && tied(u.dt_bias, 1);
+  u.growing = any_above_zero(a.A);
+  u.per_head = heads && !u.growing && u.dt.step(2) == 0 && tied(u.A, 1) && tied(u.A, 2) &&
+               tied(u.dt_bias, 1);
   return u;
 }
 
-// Heads [h0, h0 + count) of row b with numbers per head: the Mamba-2 step. False if its A is not
-// one that the backend takes.
-bool update_heads(const Update& u, int64_t b, int64_t h0, int64_t count, bool softplus) {
+// Heads [h0, h0 + count) of row b with numbers per head: the Mamba-2 step.
+void update_heads(const Update& u, int64_t b, int64_t h0, int64_t count, bool softplus) {
   const int64_t group_heads = u.nheads / u.ngroups, group = h0 / group_heads;
   const int64_t channels = count * u.headdim;
   Scratch scratch(3 * Scratch::padded(count) + 4 * Scratch::padded(channels) +
@@ -142,10 +144,7 @@ bool update_heads(const Update& u, int64_t b, int64_t h0, int64_t count, bool so
   args.A_log2e =
       load_vector(u.A.select(2, 0).select(1, 0).slice(0, h0, count), scratch.take(count));
   float* A = args.A_log2e.ptr<float>();
-  for (int64_t h = 0; h < count; ++h) {
-    if (!(A[h] <= 0.0f)) return false;
-    A[h] *= std::numbers::log2e_v<float>;
-  }
+  for (int64_t h = 0; h < count; ++h) A[h] *= std::numbers::log2e_v<float>;
   args.dt = load_vector(u.dt.select(0, b).select(1, 0).slice(0, h0, count), scratch.take(count))
                 .reshape({1, count});
   if (u.dt_bias)
@@ -178,7 +177,6 @@ bool update_heads(const Update& u, int64_t b, int64_t h0, int64_t count, bool so
   local_backend().ssd_scan(args);
   flush(args.out, to);
   flush(held, state);
-  return true;
 }
 
 // Channels [p0, p0 + width) of head h of row b: the Mamba-1 step.
@@ -202,6 +200,7 @@ void update_channels(const Update& u, int64_t b, int64_t h, int64_t p0, int64_t 
   tile.D = channels(u.D);
   tile.delta_bias = channels(u.dt_bias);
   tile.delta_softplus = softplus;
+  tile.growing = u.growing;
   tile.state_in = tile.state_out = u.state.select(0, u.slot[b]).select(0, h).slice(0, p0, width);
   scan_tile(tile);
 }
@@ -210,7 +209,7 @@ void update_channels(const Update& u, int64_t b, int64_t h, int64_t p0, int64_t 
 
 void selective_state_update(const SelectiveStateUpdateArgs& a) {
   const Update u = checked(a);
-  if (u.batch == 0 || u.nheads == 0 || u.headdim == 0) return;
+  if (a.out.empty()) return;
   // A task has heads of one group, or channels of one head.
   const int64_t group_heads = u.nheads / u.ngroups;
   const int64_t heads =
@@ -228,9 +227,7 @@ void selective_state_update(const SelectiveStateUpdateArgs& a) {
       const int64_t h0 = outer * group_heads + part * heads;
       const int64_t h1 = std::min(h0 + heads, (outer + 1) * group_heads);
       if (u.slot[b] < 0) return fill_zero(u.out.select(0, b).slice(0, h0, h1 - h0));
-      if (update_heads(u, b, h0, h1 - h0, a.dt_softplus)) return;
-      for (int64_t h = h0; h < h1; ++h) update_channels(u, b, h, 0, u.headdim, a.dt_softplus);
-      return;
+      return update_heads(u, b, h0, h1 - h0, a.dt_softplus);
     }
     const int64_t p0 = part * width, count = std::min(width, u.headdim - p0);
     if (u.slot[b] < 0) return fill_zero(u.out.select(0, b).select(0, outer).slice(0, p0, count));

@@ -113,6 +113,14 @@ bool runs_along_rows(const ArrayView& a) {
   return a.dim(0) > 1 && a.dim(1) > 1 && distance(a.step(0)) < distance(a.step(1));
 }
 
+// Aligned float32 whose few rows neighbour, as those of a state: turned over without a copy in
+// between. Long ones lie pages apart from column to column, and are read in strips.
+bool turned_floats(const ArrayView& a) {
+  constexpr int64_t kItem = sizeof(float), kFew = 32;
+  return a.dtype == DType::kF32 && a.dim(0) <= kFew && a.step(0) == kItem &&
+         a.step(1) % kItem == 0 && reinterpret_cast<uintptr_t>(a.data) % alignof(float) == 0;
+}
+
 // True where a backend can use the memory as it lies: float32, aligned, unit stride on the last
 // axis.
 bool usable(const ArrayView& a) {
@@ -156,12 +164,45 @@ int64_t load_integer(const ArrayView& array, int64_t i) {
   return array.dtype == DType::kI64 ? load_bits<int64_t>(address) : load_bits<int32_t>(address);
 }
 
+bool any_above_zero(const ArrayView& whole) {
+  ArrayView array = whole;
+  // Two axes without a gap between them are one.
+  while (array.rank > 1 &&
+         array.step(array.rank - 2) == array.dim(array.rank - 1) * array.step(array.rank - 1)) {
+    const auto last = static_cast<size_t>(array.rank - 1);
+    array.shape[last - 1] *= array.shape[last];
+    array.stride[last - 1] = array.stride[last];
+    --array.rank;
+  }
+  // An expanded axis says the same each time.
+  const int64_t length = array.step(0) == 0 ? std::min<int64_t>(1, array.dim(0)) : array.dim(0);
+  if (array.rank > 1) {
+    for (int64_t i = 0; i < length; ++i)
+      if (any_above_zero(array.select(0, i))) return true;
+    return false;
+  }
+  constexpr int64_t kLine = 256;
+  float values[kLine];
+  bool above = false;
+  for (int64_t i = 0; i < length; i += kLine) {
+    const int64_t count = std::min(kLine, length - i);
+    load_run(array.data + i * array.step(0), array.step(0), array.dtype, count, values);
+    for (int64_t k = 0; k < count; ++k) above |= !(values[k] <= 0.0f);
+  }
+  return above;
+}
+
 void gather(const ArrayView& from, float* out, int64_t out_row) {
   const int64_t rows = from.dim(0), cols = from.dim(1);
   if (!runs_along_rows(from)) {
     for (int64_t r = 0; r < rows; ++r)
       load_run(from.data + r * from.step(0), from.step(1), from.dtype, cols, out + r * out_row);
     return;
+  }
+  if (turned_floats(from)) {
+    const auto* in = reinterpret_cast<const float*>(from.data);
+    return transpose(in, from.step(1) / static_cast<int64_t>(sizeof(float)), cols, rows, out,
+                     out_row);
   }
   alignas(64) float strip[kStrip * kLength];
   for (int64_t c = 0; c < cols; c += kStrip) {
@@ -182,6 +223,10 @@ void scatter(const float* in, int64_t in_row, const ArrayView& to) {
     for (int64_t r = 0; r < rows; ++r)
       store_run(in + r * in_row, to.data + r * to.step(0), to.step(1), to.dtype, cols);
     return;
+  }
+  if (turned_floats(to)) {
+    auto* out = reinterpret_cast<float*>(to.data);
+    return transpose(in, in_row, rows, cols, out, to.step(1) / static_cast<int64_t>(sizeof(float)));
   }
   alignas(64) float strip[kStrip * kLength];
   for (int64_t c = 0; c < cols; c += kStrip) {

@@ -20,6 +20,9 @@ void store_float(float value, std::byte* address, DType dtype);
 // Entry i of a vector of integers.
 int64_t load_integer(const ArrayView& array, int64_t i);
 
+// True unless every number of a real array is at most 0; also for NaN.
+bool any_above_zero(const ArrayView& array);
+
 // Bytes move as they are; both arrays have the same shape and dtype.
 void copy_exact(const ArrayView& from, const ArrayView& to);
 
