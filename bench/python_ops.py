@@ -188,6 +188,9 @@ def bench_model(table, peers):
 
         return run
 
+    logits = torch.from_numpy(engine.logits(prompt, last=1))[:, : model.config.vocab_size]
+    check("Adder's engine", logits, model(ids).logits[0, -1:])
+
     def prefill():
         model(ids, use_cache=True)
 

@@ -45,7 +45,7 @@ def parse_arguments():
     parser.add_argument("--causal-conv1d", type=pathlib.Path, help="checkout of Dao-AILab/causal-conv1d")
     parser.add_argument("--limit", type=int, default=0, help="cases per test function (default: all)")
     parser.add_argument("-k", default="", help="as pytest's -k")
-    parser.add_argument("--threads", type=int, help="of PyTorch")
+    parser.add_argument("--threads", type=int, help="of PyTorch and of Adder")
     parser.add_argument("--json", type=pathlib.Path, help="write every case there")
     parser.add_argument("--verbose", action="store_true", help="show pytest's own report")
     arguments = parser.parse_args()
@@ -107,9 +107,11 @@ def main():
     import torch
 
     import adder.compat
+    import adder.ops
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
+        adder.ops.set_num_threads(arguments.threads)
     cpu_as_cuda.stub_triton()
     cpu_as_cuda.map_cuda_to_cpu()
     halves = plugin.ForwardHalves(arguments.limit)

@@ -5,10 +5,13 @@ float32 sums of up to 256 terms, and exponentials of differences of sums of up t
 magnitude 1: 256 * 2^-24 = 1.5e-5 of the largest value each; five times that.
 """
 
+import functools
+
 import pytest
 import torch
 
 from mamba_ssm.modules.ssd_minimal import ssd_minimal_discrete
+from mamba_ssm.ops.triton.layernorm_gated import rms_norm_ref
 from mamba_ssm.ops.triton.ssd_combined import (
     mamba_chunk_scan_combined,
     mamba_split_conv1d_scan_combined,
@@ -65,7 +68,7 @@ def test_chunk_scan_combined_ref(ngroups, has_z, D_has_hdim):
 @pytest.mark.parametrize("has_norm", [False, True])
 @pytest.mark.parametrize("norm_before_gate", [False, True])
 @pytest.mark.parametrize("dt_limit", [(0.0, float("inf")), (0.01, 0.05)])
-def test_split_conv1d_scan_ref(ngroups, has_norm, norm_before_gate, dt_limit):
+def test_split_conv1d_scan_ref(ngroups, has_norm, norm_before_gate, dt_limit, monkeypatch):
     torch.manual_seed(0)
     nheads, headdim, dstate, seqlen = 8, 16, 32, 130
     dim = nheads * headdim
@@ -77,5 +80,8 @@ def test_split_conv1d_scan_ref(ngroups, has_norm, norm_before_gate, dt_limit):
         "rmsnorm_weight": torch.randn(dim) if has_norm else None, "norm_before_gate": norm_before_gate,
         "outproj_weight": torch.randn(24, dim) / dim**0.5, "outproj_bias": torch.randn(24),
     }
+    # The kernel and Mamba2 normalise each group on its own; this reference does not.
+    grouped = functools.partial(rms_norm_ref, group_size=dim // ngroups)
+    monkeypatch.setitem(mamba_split_conv1d_scan_ref.__globals__, "rmsnorm_fn", grouped)
     expected = mamba_split_conv1d_scan_ref(zxbcdt, *weights, **options)
     assert_close(mamba_split_conv1d_scan_combined(zxbcdt, *weights, **options), expected)
