@@ -70,7 +70,7 @@ void add_sampled_bench(CLI::App& command, SampledBench& bench, const std::string
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command.add_option("--seconds", bench.samples.seconds, "Time of a sample, at least")
-      ->check(CLI::Range(0.0, 10.0))
+      ->check(cli::number_from(0.0, 10.0))
       ->capture_default_str();
   command.add_flag("--json", bench.json, "Print one JSON object");
 }

@@ -81,6 +81,17 @@ std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_r
   return loaded;
 }
 
+CLI::Validator number_from(double low, double high) {
+  return CLI::Validator(
+      [low, high](const std::string& text) {
+        double value = 0;
+        const bool inside = CLI::detail::lexical_cast(text, value) && value >= low && value <= high;
+        return inside ? std::string()
+                      : fmt::format("Value {} not in range [{} - {}]", text, low, high);
+      },
+      fmt::format("FLOAT in [{} - {}]", low, high));
+}
+
 std::vector<int32_t> parse_ids(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   std::vector<int32_t> ids;

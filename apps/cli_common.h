@@ -34,6 +34,9 @@ EngineOptions engine_options(const ModelOptions& options);
 void pin_main_thread(const ModelOptions& options);
 std::unique_ptr<Engine> load_engine(const ModelOptions& options, int64_t logit_rows = 1);
 
+// As CLI::Range, which lets "nan" pass.
+CLI::Validator number_from(double low, double high);
+
 // "1,2,3". Throws Error(kBadInput) naming the entry that is not an id.
 std::vector<int32_t> parse_ids(std::string_view text);
 // The value of --tokens: ids, "-" for standard input, or "@FILE".

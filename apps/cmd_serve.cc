@@ -130,6 +130,7 @@ void serve(ServeOptions& o) {
   Scheduler scheduler(*engine, o.scheduler);
   o.service.limits.model = model_id(o.model.model);
   o.service.limits.max_choices = engine->states().slots();
+  o.service.limits.max_prompts = engine->states().slots() + o.scheduler.max_queue;
   Service service(*engine, scheduler, o.service);
 
   o.http.only_this_machine = is_loopback(o.http.host) && o.http.api_keys.empty() && !o.insecure;
@@ -204,7 +205,7 @@ void add_engine_side_options(CLI::App& c, ServeOptions& o) {
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 40))
       ->capture_default_str();
   c.add_option("--timeout", o.service.limits.timeout_s, "Seconds that a request may take")
-      ->check(CLI::Range(0.001, 1e7))
+      ->check(cli::number_from(0.001, 1e7))
       ->capture_default_str();
   c.add_option("--cache-mb", o.cache_mb, "Memory for states of prompts; 0: none")
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 30))
@@ -226,7 +227,7 @@ void add_engine_side_options(CLI::App& c, ServeOptions& o) {
        "--max-state-norm", o.scheduler.max_state_norm,
        "End a sequence when a layer's root mean square exceeds this; 0: only when it is not "
        "finite")
-      ->check(CLI::Range(0.0, 1e30))
+      ->check(cli::number_from(0.0, 1e30))
       ->capture_default_str();
 }
 
@@ -242,7 +243,7 @@ void add_serve(CLI::App& app) {
   add_network_options(*c, *o);
   add_engine_side_options(*c, *o);
   c->add_option("--drain-seconds", o->drain_s, "How long running answers may take at the end")
-      ->check(CLI::Range(0.0, 1e6))
+      ->check(cli::number_from(0.0, 1e6))
       ->capture_default_str();
   c->add_option("--log", o->log, "One line per request on standard error: text, json or off")
       ->check(CLI::IsMember({"text", "json", "off"}))

@@ -78,7 +78,7 @@ void add_tune(CLI::App& app) {
       "bit. --block is not used here.");
   cli::add_bench_source(*c, o->source);
   c->add_option("--seconds", o->seconds, "Time to spend")
-      ->check(CLI::Range(0.0, 3600.0))
+      ->check(cli::number_from(0.0, 3600.0))
       ->capture_default_str();
   c->add_flag("--dry-run", o->dry_run, "Do not keep the result");
   c->add_flag("--json", o->json, "Print one JSON object");

@@ -45,7 +45,8 @@ void check_requests(Engine& engine, std::span<const GenerationRequest> requests)
   ADDER_CHECK(needed <= free, "generate: expected at most {} new sequences, got {}", free, needed);
 }
 
-void check_range(std::string_view option, double value, double low, double high) {
+template <typename Number>
+void check_range(std::string_view option, Number value, Number low, Number high) {
   if (!(value >= low && value <= high)) {
     bad_input("{}: expected a number from {} to {}, got {}", option, low, high, value);
   }
@@ -54,11 +55,11 @@ void check_range(std::string_view option, double value, double low, double high)
 }  // namespace
 
 void SamplingOptions::validate() const {
-  check_range("temp", temperature, 0.0, 100.0);
+  check_range("temp", temperature, 0.0f, 100.0f);
   check_range("top-k", top_k, 0, 1 << 30);
-  check_range("top-p", top_p, 0.0, 1.0);
-  check_range("min-p", min_p, 0.0, 1.0);
-  check_range("repeat-penalty", repeat_penalty, 0.01, 100.0);
+  check_range("top-p", top_p, 0.0f, 1.0f);
+  check_range("min-p", min_p, 0.0f, 1.0f);
+  check_range("repeat-penalty", repeat_penalty, 0.01f, 100.0f);
   check_range("repeat-last-n", repeat_last_n, 0, 1 << 30);
 }
 

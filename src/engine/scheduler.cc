@@ -1,6 +1,7 @@
 #include "engine/scheduler.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/error.h"
@@ -14,6 +15,10 @@ using Clock = Scheduler::Clock;
 constexpr auto kPublishEvery = std::chrono::milliseconds(50);
 // For a request that fits only when somebody outside gives a slot back.
 constexpr auto kRetryAdmission = std::chrono::milliseconds(5);
+
+Error out_of_memory() {
+  return {ErrorCode::kBusy, "out of memory; try again later"};
+}
 
 }  // namespace
 
@@ -171,6 +176,9 @@ void Scheduler::admit() {
       begun.begin(context_);
     } catch (const Error& e) {
       begun.fail(context_, e);
+    } catch (const std::bad_alloc&) {
+      cache_.clear();
+      begun.fail(context_, out_of_memory());
     }
     remove_done();
     const int64_t free = free_slots();
@@ -192,6 +200,13 @@ void Scheduler::expire() {
   }
 }
 
+// Nobody knows what their states are now.
+void Scheduler::fail_running(const Error& error) {
+  for (const auto& request : running_) {
+    if (request->ended() == ServedRequest::End::kNone) request->fail(context_, error);
+  }
+}
+
 void Scheduler::step() {
   order_.clear();
   for (const auto& request : running_) request->collect(order_);
@@ -200,10 +215,10 @@ void Scheduler::step() {
     context_.stepper.step(order_);
     for (const auto& request : running_) request->after_step(context_);
   } catch (const Error& e) {
-    // Nobody knows what the states are now.
-    for (const auto& request : running_) {
-      if (request->ended() == ServedRequest::End::kNone) request->fail(context_, e);
-    }
+    fail_running(e);
+  } catch (const std::bad_alloc&) {
+    cache_.clear();
+    fail_running(out_of_memory());
   }
   counts_.busy_s += std::chrono::duration<double>(Clock::now() - begin).count();
   ++counts_.steps;

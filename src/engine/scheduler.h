@@ -91,6 +91,7 @@ class Scheduler {
   int64_t free_slots() const;
   void expire();
   void step();
+  void fail_running(const Error& error);
   void remove_done();
   void fail_all(const Error& error);
   void sleep();

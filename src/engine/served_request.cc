@@ -1,6 +1,7 @@
 #include "engine/served_request.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/error.h"
@@ -146,7 +147,11 @@ void ServedRequest::keep_prefix(ServeContext& context, const Conversation& c) {
   if (!wanted || c.length == 0) return;
   const auto prefix = std::span(tokens_).first(static_cast<size_t>(c.length));
   if (c.length <= usage_.cached_tokens || context.cache.contains(prefix)) return;
-  context.cache.store(park(context.engine, c, {prefix.begin(), prefix.end()}));
+  try {
+    context.cache.store(park(context.engine, c, {prefix.begin(), prefix.end()}));
+  } catch (const std::bad_alloc&) {
+    context.cache.clear();  // the memory is needed for what is asked for, not for what might be
+  }
 }
 
 void ServedRequest::after_step(ServeContext& context) {

@@ -233,6 +233,9 @@ SessionInfo SessionStore::restore(const std::string& id) {
               "session: expected a folder for sessions to restore '{}' from, got "
               "none",
               id);
+  if (!fs::exists(path_of(id))) {
+    fail(ErrorCode::kNotFound, "session: '{}' has not been saved", id);
+  }
   Session fresh;
   fresh.info.id = id;
   fresh.info.saved = true;

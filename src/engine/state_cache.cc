@@ -119,6 +119,14 @@ void StateCache::store(ParkedState parked) {
   ++counts_.stored;
 }
 
+void StateCache::clear() {
+  counts_.evicted += entries_.size();
+  entries_.clear();
+  by_hash_.clear();
+  lengths_.clear();
+  bytes_ = 0;
+}
+
 StateCacheStats StateCache::stats() const {
   StateCacheStats s = counts_;
   s.entries = entries_.size();

@@ -62,6 +62,7 @@ class StateCache {
   bool contains(std::span<const int32_t> tokens) const;
   // Replaces what there is for these tokens. A snapshot larger than the budget is dropped.
   void store(ParkedState parked);
+  void clear();
   StateCacheStats stats() const;
 
  private:

@@ -82,7 +82,12 @@ void HttpConnection::read() {
 
 void HttpConnection::on_read(StreamEvent event, size_t bytes) {
   reading_ = false;
-  if (phase_ == Phase::kLinger || phase_ == Phase::kClosed) return;
+  if (phase_ == Phase::kClosed) return;
+  // This read was there before linger()'s and may get the end in its place.
+  if (phase_ == Phase::kLinger) {
+    if (event != StreamEvent::kDone) close();
+    return;
+  }
   if (event == StreamEvent::kBroken) return close();
   if (event == StreamEvent::kEnd) return on_client_end();
   core_.counters.bytes_in += bytes;

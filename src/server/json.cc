@@ -10,6 +10,8 @@ namespace {
 
 // Deeper nesting has no use in a request, and what walks a tree later may do so recursively.
 constexpr int kMaxDepth = 64;
+// A tree takes 16 bytes and more for each of them, and as much again while it is taken down.
+constexpr int64_t kMaxValues = 1'000'000;
 constexpr size_t kQuoted = 60;  // bytes of a value in a message
 
 // Goes through a JSON text outside of its strings. Of a text that is no JSON it makes something
@@ -50,20 +52,28 @@ class TextWalk {
   bool started_ = false, in_string_ = false;
 };
 
-int nesting(std::string_view text) {
-  int deepest = 0;
-  for (TextWalk walk(text); walk.next();) deepest = std::max(deepest, walk.depth());
-  return deepest;
+// Refuses what would become too deep or too large a tree, before there is one.
+void check_size(std::string_view text) {
+  int64_t values = 1;
+  for (TextWalk walk(text); walk.next();) {
+    if (walk.depth() > kMaxDepth) {
+      throw ApiError(400, fmt::format("body: expected JSON nested at most {} deep", kMaxDepth));
+    }
+    const bool one_more = !walk.began_string() && (walk.at(',') || walk.at('[') || walk.at('{'));
+    values += one_more ? 1 : 0;
+  }
+  if (values > kMaxValues) {
+    throw ApiError(400, fmt::format("body: expected JSON of at most {} values, got more; a long "
+                                    "prompt is smaller as text",
+                                    kMaxValues));
+  }
 }
 
 }  // namespace
 
 Json parse_body(std::string_view text) {
   if (text.empty()) return Json::object();
-  // Not by the parser's callback, with which it takes quadratic time.
-  if (nesting(text) > kMaxDepth) {
-    throw ApiError(400, fmt::format("body: expected JSON nested at most {} deep", kMaxDepth));
-  }
+  check_size(text);  // not by the parser's callback, with which it takes quadratic time
   try {
     Json body = Json::parse(text);
     if (!body.is_object()) {

@@ -158,7 +158,8 @@ CompletionRequest parse_completion_request(std::string_view text, const ApiLimit
   CompletionRequest request;
   request.options = read_generation_options(body, text, limits);
   GenerationOptions& options = request.options;
-  options.max_tokens = read_max_tokens(body, {"max_tokens"}, 0, 16, limits);
+  options.max_tokens =
+      read_max_tokens(body, {"max_completion_tokens", "max_tokens"}, 0, 16, limits);
   read_completion_logprobs(body, options);
   check_best_of(body, options.n);
   if (const Json* echo = find_field(body, "echo")) request.echo = read_bool(*echo, "echo");
@@ -170,6 +171,10 @@ CompletionRequest parse_completion_request(std::string_view text, const ApiLimit
   if (prompt == nullptr) bad_field("prompt", "expected a string or token ids, got none");
   request.prompts = read_prompts(*prompt, "prompt", limits);
   const size_t count = request.prompts.size();
+  if (static_cast<int64_t>(count) > limits.max_prompts) {
+    bad_field("prompt", "expected at most {} prompts, which is what can run and wait here, got {}",
+              limits.max_prompts, count);
+  }
   if (count > 1 && !options.session.empty()) {
     bad_field("session", "expected 1 prompt beside it, got {}", count);
   }

@@ -23,6 +23,7 @@ struct ApiLimits {
   std::vector<std::string> aliases;  // may be empty
   int64_t max_tokens = 4096;         // of an answer
   int64_t max_choices = 16;          // answers to one prompt: each needs a slot
+  int64_t max_prompts = 272;         // in one request: each takes a place among the waiting ones
   int64_t vocab_rows = 0;            // ids in prompts are below this
   int64_t vocab_limit = 0;           // ids that can be generated are below this
   double timeout_s = 600;            // for a whole request

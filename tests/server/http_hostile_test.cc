@@ -321,6 +321,18 @@ TEST(HttpHostile, TooManyConnectionsAreRefused) {
   EXPECT_TRUE(is_alive(server));
 }
 
+TEST(HttpHostile, AnsweredConnectionsDoNotCountOnceBothSidesAreClosed) {
+  HttpServerOptions options;
+  options.max_connections = 4;
+  HttpServer server(options, echo);
+  for (int i = 0; i < 12; ++i) {  // far faster than the time that a silent client is given
+    Client client(server.port());
+    EXPECT_EQ(client.ask(get("/", "Connection: close\r\n")).status, 200);
+    EXPECT_TRUE(client.closed());
+  }
+  EXPECT_EQ(server.stats().refused, 0U);
+}
+
 TEST(HttpHostile, ConnectionsCutInEveryPhase) {
   Mailbox mail;
   Records records;

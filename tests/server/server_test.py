@@ -479,6 +479,7 @@ class Sessions(unittest.TestCase):
             server.post("/v1/sessions", {"id": "kept"})
             server.post("/v1/sessions", {"id": "lost"})
             self.ask(server, "She was ", session="kept")
+            server.post("/v1/sessions/kept/restore", {}, 404)  # there is nothing yet to restore
             self.assertTrue(server.post("/v1/sessions/kept/save", {})["saved"])
             want = self.ask(server, "!", session="kept")["choices"][0]["text"]
             server.post("/v1/sessions/kept/restore", {})
