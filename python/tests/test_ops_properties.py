@@ -14,7 +14,7 @@ from test_ops_arrays import CALLS
 
 from adder import ops
 
-SETTINGS = dict(deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+SETTINGS = dict(deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True)
 SPECIAL = [0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf, 1e38, -1e38, 1e-38, 1e-45, 88.0, -104.0]
 
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "core/tensor.h"
 #include "ops/array_view.h"
+#include "ops/scratch.h"
 
 namespace adder::ops {
 
@@ -40,20 +40,5 @@ Tensor output_heads(const ArrayView& to, float* scratch);
 void flush(const Tensor& written, const ArrayView& to);
 // Zero in every element of an array of 2 or 3 axes.
 void fill_zero(const ArrayView& to);
-
-// Scratch of the calling thread: grows to the largest request and stays; contents are undefined,
-// and a request invalidates earlier ones.
-class Scratch {
- public:
-  explicit Scratch(size_t floats);
-  // The next `floats`, aligned to 64 bytes.
-  float* take(int64_t floats);
-  // What take() needs for so many.
-  static size_t padded(int64_t floats) { return (static_cast<size_t>(floats) + 15) / 16 * 16; }
-
- private:
-  float* next_;
-  size_t left_;
-};
 
 }  // namespace adder::ops
