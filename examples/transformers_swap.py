@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Swaps Adder under a transformers Mamba model: the same model object, the same tokens, less time.
+"""Swaps Adder under a transformers Mamba model: the same model object, the same tokens.
+
+PyTorch goes on to multiply the matrices; convolutions, scans and steps of the state are Adder's.
 
     python examples/transformers_swap.py                                    # a small random model
     python examples/transformers_swap.py state-spaces/mamba-130m-hf "Mamba is"
@@ -27,7 +29,7 @@ if not hasattr(torch, "_dynamo"):  # transformers 4.48 marks its cache for the c
 def random_model():
     torch.manual_seed(0)
     config = transformers.MambaConfig(vocab_size=512, hidden_size=256, num_hidden_layers=4)
-    return transformers.MambaForCausalLM(config), torch.randint(0, 512, (1, 200))
+    return transformers.MambaForCausalLM(config), torch.randint(0, 512, (1, 600))
 
 
 def model_of(name, prompt):
