@@ -31,6 +31,7 @@ PyObject* exception_of(ErrorCode code) {
 }  // namespace
 
 void bind_errors(pybind11::module_& /*module*/) {
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the type that pybind11 asks for
   pybind11::register_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);

@@ -64,3 +64,8 @@ def test_log_surprise_without_matplotlib(log, tmp_path):
 def test_explore_forks():
     out = run("explore_forks.py")
     assert out.count(" bits  It was") == 3 and "rolled back exactly: True" in out
+
+
+def test_transformers_swap():
+    pytest.importorskip("transformers")
+    run("transformers_swap.py")

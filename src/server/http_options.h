@@ -34,9 +34,9 @@ struct HttpServerOptions {
   size_t max_connections = 1024;
   size_t refusable_connections = 64;
 
-  size_t url_limit = size_t{8} << 10;      // bytes; 414 beyond it
-  size_t header_limit = size_t{16} << 10;  // bytes of request line and headers together; 431
-  size_t body_limit = size_t{16} << 20;    // bytes; 413
+  size_t url_limit = size_t{8} << 10;       // bytes; 414 beyond it
+  size_t header_limit = size_t{16} << 10;   // bytes of request line and headers together; 431
+  size_t body_limit = size_t{16} << 20;     // bytes; 413
   size_t bodies_limit = size_t{256} << 20;  // bytes of the bodies of all requests at a time; 503
   size_t stream_limit = size_t{4} << 20;  // unsent bytes of a stream; beyond, the client is dropped
 

@@ -38,8 +38,8 @@ struct ServerCore {
   ApiKeys keys;
   CorsPolicy cors;
   HttpCounters counters;
-  size_t body_bytes = 0;                            // of all requests that are being read or answered
-  bool draining = false;                            // this and the last one: the server's thread only
+  size_t body_bytes = 0;  // of all requests that are being read or answered
+  bool draining = false;  // this and the last one: the server's thread only
   std::function<void(std::function<void()>)> post;  // to the server's thread, from any
   std::function<void(HttpConnection&)> on_closed;   // may release the connection
 };

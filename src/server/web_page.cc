@@ -10,10 +10,12 @@
 #include "core/error.h"
 
 // As engine/demo_model.cc does it. ADDER_WEB_DIR is set by the build.
+// NOLINTBEGIN(bugprone-macro-parentheses): the arguments become parts of a string
 #define ADDER_EMBED(symbol, file)                                                         \
   asm(".section .rodata\n.global " #symbol ", " #symbol "_end\n" #symbol                  \
       ":\n.incbin \"" ADDER_WEB_DIR "/" file "\"\n" #symbol "_end:\n.byte 0\n.previous"); \
   extern "C" const char symbol[], symbol##_end[];
+// NOLINTEND(bugprone-macro-parentheses)
 
 ADDER_EMBED(adder_web_index, "index.html")
 ADDER_EMBED(adder_web_style, "style.css")
