@@ -1,5 +1,8 @@
 #include "server/api_error.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string>
 #include <string_view>
 
 #include "server/json.h"
@@ -15,13 +18,23 @@ std::string_view error_type(int status) {
   return status < 500 ? "invalid_request_error" : "server_error";
 }
 
+// The library's messages begin with the name of what is wrong; where that is a field of a request,
+// it is the error's `param`.
+std::string field_of(std::string_view message) {
+  constexpr std::string_view kFields[] = {"session", "tokens", "prompt", "grammar", "n", "stop"};
+  const std::string_view name = message.substr(0, message.find(':'));
+  return std::find(std::begin(kFields), std::end(kFields), name) == std::end(kFields)
+             ? std::string()
+             : std::string(name);
+}
+
 }  // namespace
 
 ApiError to_api_error(const Error& error) {
   switch (error.code()) {
     case ErrorCode::kBadInput:
     case ErrorCode::kUnsupported:
-      return ApiError(400, error.what());
+      return ApiError(400, error.what(), field_of(error.what()));
     case ErrorCode::kNotFound:
       return ApiError(404, error.what(), "", "not_found");
     case ErrorCode::kConflict:

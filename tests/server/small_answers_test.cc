@@ -25,6 +25,16 @@ TEST(ApiErrors, HaveTheStatusOfTheirCode) {
   EXPECT_EQ(status(ErrorCode::kInternal), 500);
 }
 
+TEST(ApiErrors, NameTheFieldThatTheLibraryNames) {
+  const auto param = [](ErrorCode code, const char* message) {
+    return to_api_error(Error(code, message)).param();
+  };
+  EXPECT_EQ(param(ErrorCode::kBadInput, "tokens: expected 0 to 4, got 9"), "tokens");
+  EXPECT_EQ(param(ErrorCode::kBadInput, "/a/b.session: damaged"), "");
+  EXPECT_EQ(param(ErrorCode::kBadInput, "nothing of the kind"), "");
+  EXPECT_EQ(param(ErrorCode::kInternal, "tokens: a bug"), "");
+}
+
 TEST(ApiErrors, AreJsonWhateverTheyQuote) {
   const Json body = Json::parse(error_body(ApiError(400, "got '\xff\"\n'", "a.b", "c")));
   EXPECT_EQ(body["error"]["message"], "got '\xef\xbf\xbd\"\n'");
