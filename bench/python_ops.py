@@ -174,7 +174,7 @@ def bench_model(table, peers):
     if transformers is None:
         return
     torch.manual_seed(0)
-    model = transformers.MambaForCausalLM(transformers.MambaConfig()).eval()  # the shape of mamba-130m
+    model = transformers.MambaForCausalLM(transformers.MambaConfig(num_hidden_layers=24)).eval()
     ids = torch.randint(0, model.config.vocab_size, (1, PROMPT))
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
