@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "engine/logit_editor.h"
 
 namespace adder {
 namespace {
@@ -11,6 +12,18 @@ namespace {
 constexpr size_t kCheckpoints = 2;  // states between turns that are kept
 
 }  // namespace
+
+void feed_part(Replay::Part part, GenerationRequest& request) {
+  request.max_tokens = 0;
+  if (!part.generated) {
+    request.prompt = std::move(part.tokens);
+    return;
+  }
+  request.max_tokens = static_cast<int64_t>(part.tokens.size());
+  request.sampling.temperature = 0;
+  request.ignore_eos = true;
+  request.editor = make_forced_editor(std::move(part.tokens));
+}
 
 uint64_t ConversationHistory::bytes() const {
   uint64_t sum = state_ ? state_->bytes() : 0;

@@ -28,6 +28,9 @@ struct Replay {
   std::vector<Part> parts;
 };
 
+// Makes `request` feed the tokens of a part in the way in which they came in.
+void feed_part(Replay::Part part, GenerationRequest& request);
+
 // A value: copies share the states, which nobody changes.
 class ConversationHistory {
  public:

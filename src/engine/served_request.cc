@@ -108,15 +108,7 @@ void ServedRequest::start_part(ServeContext& context, Replay::Part part) {
   GenerationRequest& g = lane.generation;
   g.conversation = &base_;
   g.cancel = &cancelled_;
-  g.max_tokens = 0;
-  if (part.generated) {
-    g.max_tokens = static_cast<int64_t>(part.tokens.size());
-    g.sampling.temperature = 0;
-    g.ignore_eos = true;
-    g.editor = make_forced_editor(std::move(part.tokens));
-  } else {
-    g.prompt = std::move(part.tokens);
-  }
+  feed_part(std::move(part), g);
   lane.sequence = std::make_unique<Sequence>(context.engine, g);
   if (g.prompt.empty()) context.stepper.start(*lane.sequence);
   set_cut(context, *lane.sequence);

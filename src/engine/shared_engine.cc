@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/error.h"
-#include "engine/logit_editor.h"
 #include "engine/shared_body.h"
 
 namespace adder {
@@ -239,16 +238,7 @@ ConversationHistory SharedEngine::roll_back(const std::shared_ptr<SharedEngine>&
     SharedRequest request;
     request.from = at;
     request.keep_state = true;
-    GenerationRequest& g = request.generation;
-    g.max_tokens = 0;
-    if (part.generated) {
-      g.max_tokens = static_cast<int64_t>(part.tokens.size());
-      g.sampling.temperature = 0;
-      g.ignore_eos = true;
-      g.editor = make_forced_editor(std::move(part.tokens));
-    } else {
-      g.prompt = std::move(part.tokens);
-    }
+    feed_part(std::move(part), request.generation);
     SharedSequence sequence(engine, std::move(request));
     SharedSequence* const one = &sequence;
     engine->finish(std::span(&one, 1), poll);

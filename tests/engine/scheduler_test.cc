@@ -1,6 +1,8 @@
 // Many requests together: each as alone, none in the way of another, nothing left behind.
 #include "engine/scheduler.h"
 
+#include <new>
+
 #include "engine/logit_editor.h"
 #include "engine/serving_testing.h"
 #include "testing/compare.h"
@@ -265,6 +267,33 @@ TEST(Scheduler, BadRequestsAreRefusedAtOnce) {
   EXPECT_EQ(refused.error()->code(), ErrorCode::kBadInput);
   EXPECT_EQ(neighbour->wait().answer().tokens.size(), 20u);
   EXPECT_EQ(s.free_slots(), 2);
+}
+
+// As if memory had run out while a token is chosen.
+class MemoryEater : public LogitEditor {
+ public:
+  std::unique_ptr<LogitEditor> clone() const override { return std::make_unique<MemoryEater>(); }
+  void edit(std::span<float> /*logits*/) override { throw std::bad_alloc(); }
+  void accept(int32_t /*token*/) override {}
+};
+
+TEST(Scheduler, MemoryThatRunsOutEndsTheRequestsOfAStepAndNotTheServer) {
+  Serving s("mamba1_hf", 2);
+  ServeRequest request = serve(random_ids(1, 70), 4);
+  s.ask(request);
+  s.inside([](const Scheduler::Inside& in) { EXPECT_GT(in.cache.stats().entries, 0u); });
+  ServeRequest doomed = serve(random_ids(2, 5), 4);
+  doomed.generation.editor = std::make_unique<MemoryEater>();
+  Recorder& r = s.ask(doomed);
+  ASSERT_TRUE(r.error().has_value());
+  EXPECT_EQ(r.error()->code(), ErrorCode::kBusy);
+  EXPECT_NE(std::string(r.error()->what()).find("out of memory"), std::string::npos);
+  s.inside([](const Scheduler::Inside& in) {
+    EXPECT_EQ(in.cache.stats().entries, 0u);  // what might be asked for again makes room
+    EXPECT_EQ(in.cache.stats().bytes, 0u);
+  });
+  EXPECT_EQ(s.free_slots(), 2);
+  EXPECT_EQ(s.ask(request).answer().finish, FinishReason::kLength);
 }
 
 TEST(Scheduler, AStateThatIsNotFiniteEndsAloneAndIsReported) {
