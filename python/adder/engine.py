@@ -161,7 +161,7 @@ def load(
     device : "cpu".
     threads : compute threads, the caller's included; 0: one per CPU that this process may use.
     pin : worker threads keep a CPU of their own when there is one for each. The caller's thread is
-        never pinned.
+        never pinned. False where other work keeps the CPUs busy: a pinned thread waits for its own.
     block : tokens of a prompt that are processed at once; bounds memory. 0: what ``adder tune``
         chose, else 256.
     slots : requests that are computed together; each takes the memory of one state. 0: up to 8.
