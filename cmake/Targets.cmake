@@ -19,6 +19,7 @@ endif()
 function(adder_library name)
   cmake_parse_arguments(ARG "" "" "DEPS;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/src/${name}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "src/backends/cuda/")  # cmake/Cuda.cmake has those
   add_library(adder_${name} STATIC ${sources})
   target_include_directories(adder_${name} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/src)
   target_link_libraries(adder_${name} PUBLIC ${ARG_DEPS} PRIVATE ${ARG_PRIVATE} adder_flags)

@@ -38,11 +38,11 @@ def check(path, layer):
     lines = text.count("\n")
     if lines > MAX_LINES:
         yield f"{name}: {lines} lines, at most {MAX_LINES}"
-    if path.suffix == ".h" and "#pragma once" not in text and not name.endswith("-inl.h"):
+    if path.suffix in (".h", ".cuh") and "#pragma once" not in text and not name.endswith("-inl.h"):
         yield f"{name}: '#pragma once' is missing"
     for quote, target in INCLUDE.findall(text):
         if quote == "<":
-            if path.suffix == ".h" and THIRD_PARTY.match(target) and not THIRD_PARTY_HEADERS.search(name):
+            if path.suffix in (".h", ".cuh") and THIRD_PARTY.match(target) and not THIRD_PARTY_HEADERS.search(name):
                 yield f"{name}: third-party header <{target}> outside a .cc file"
             continue
         folder = target.split("/")[0]
@@ -60,7 +60,7 @@ def main():
     for layer in MAY_INCLUDE:
         folder = ROOT / layer if layer in ("apps", "python") else ROOT / "src" / layer
         for path in sorted(folder.rglob("*")):
-            if path.suffix in (".h", ".cc"):
+            if path.suffix in (".h", ".cc", ".cu", ".cuh"):
                 files += 1
                 problems += check(path, layer)
     for folder in ("tests", "fuzz", "bench"):

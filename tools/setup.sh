@@ -25,7 +25,7 @@ build_packages=(g++ cmake ninja-build ccache mold pkg-config libhwy-dev nlohmann
   libfmt-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libcurl4-openssl-dev libssl-dev
   libboost-dev ca-certificates)
 test_packages=(libgtest-dev python3 python3-dev python3-numpy python3-pytest python3-hypothesis pybind11-dev
-  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 git)
+  clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 git libboost-context-dev)
 
 # quietly <log> <command>...: runs it, shows its output only when it fails.
 quietly() {

@@ -14,11 +14,12 @@ namespace adder {
 // Names that make_backend accepts in this build, the preferred one first.
 std::vector<std::string> available_backends();
 
-// device: "cpu" or "ref". threads <= 0: one per CPU that this process may use. pin: worker threads
-// stay on a CPU of their own when there is a thread for every CPU. The environment
-// variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or another name that the machine's
-// description shows) pins the instruction set of "cpu".
-// Throws Error(kBadInput) for an unknown device or an instruction set that cannot run here.
+// device: "cpu", "ref", or "cuda" (the first GPU) and "cuda:1" (the second). threads <= 0: one per
+// CPU that this process may use. pin: worker threads stay on a CPU of their own when there is a
+// thread for every CPU. The environment variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or
+// another name that the machine's description shows) pins the instruction set of "cpu". Throws
+// Error(kBadInput) for an unknown device or an instruction set that cannot run here, and
+// Error(kUnsupported) when the build or the machine has no such device.
 std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true);
 
 // What bounds an operation on this machine.

@@ -1,5 +1,6 @@
 // What the backend tests run on: every backend of this build, and the CPU one with every
-// instruction set that this machine can run.
+// instruction set that this machine can run. In the program of tests/cuda it is the CUDA backend
+// under the emulator, and the GPU if there is one.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,6 +13,10 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/registry.h"
+#include "core/error.h"
+#ifdef ADDER_CUDA_EMULATED
+#include "backends/cuda/cuda_backend.h"
+#endif
 
 namespace adder::testing {
 
@@ -20,6 +25,9 @@ struct Target {
   std::string isa;  // empty: the backend has no choice of them
 
   std::unique_ptr<Backend> make(int threads = 2) const {
+#ifdef ADDER_CUDA_EMULATED
+    if (backend == "emulator") return cuda_emulated::make_backend(0);
+#endif
     if (isa.empty()) return make_backend(backend, threads);
     setenv("ADDER_FORCE_ISA", isa.c_str(), 1);
     auto made = make_backend(backend, threads);
@@ -28,14 +36,31 @@ struct Target {
   }
 };
 
+// Whether there is a GPU that this build can use.
+inline bool has_gpu() {
+  const auto names = available_backends();
+  if (std::find(names.begin(), names.end(), "cuda") == names.end()) return false;
+  try {
+    make_backend("cuda");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 inline std::vector<Target> all_targets() {
   std::vector<Target> targets;
+#ifdef ADDER_CUDA_EMULATED
+  targets.push_back({"emulator", ""});
+  if (has_gpu()) targets.push_back({"cuda", ""});
+  return targets;
+#endif
   for (const std::string& backend : available_backends()) {
     if (backend == "cpu") {
       for (const std::string& isa : cpu_isas()) targets.push_back({backend, isa});
       continue;
     }
-    targets.push_back({backend, ""});
+    if (backend != "cuda") targets.push_back({backend, ""});
   }
   return targets;
 }

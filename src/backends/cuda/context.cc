@@ -1,0 +1,57 @@
+#include "backends/cuda/context.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace adder::ADDER_CUDA_NS {
+
+void check_grid(int64_t x, int64_t y, int64_t z) {
+  constexpr int64_t kMaxX = (int64_t{1} << 31) - 1, kMaxYZ = 65535;
+  ADDER_CHECK(x <= kMaxX && y <= kMaxYZ && z <= kMaxYZ,
+              "cuda: expected a grid of at most ({}, {}, {}) blocks, got ({}, {}, {})", kMaxX,
+              kMaxYZ, kMaxYZ, x, y, z);
+}
+
+void sample_not_yet() {
+  fail(ErrorCode::kUnsupported, "cuda: this build cannot sample on the device yet");
+}
+
+void CudaContext::grow(Buffer& buffer, size_t bytes) {
+  if (buffer.size() >= bytes && buffer.data() != nullptr) return;
+  buffer = Buffer();  // first, so that both need not fit
+  buffer = device.allocate(std::max<size_t>(bytes, 256));
+}
+
+DeviceBatch CudaContext::upload(const PackedBatch& batch) {
+  const auto& starts = batch.seq_start;
+  const auto& slots = batch.state_slot;
+  const bool same = batch_.size() == starts.size() + slots.size() &&
+                    std::equal(starts.begin(), starts.end(), batch_.begin()) &&
+                    std::equal(slots.begin(), slots.end(), batch_.end() - std::ssize(slots));
+  if (!same) {
+    batch_.assign(starts.begin(), starts.end());
+    batch_.insert(batch_.end(), slots.begin(), slots.end());
+    grow(batch_buffer_, batch_.size() * sizeof(int32_t));
+    device.upload(batch_buffer_.data(), batch_.data(), batch_.size() * sizeof(int32_t));
+  }
+  int64_t longest = 0;
+  for (size_t i = 0; i < slots.size(); ++i)
+    longest = std::max<int64_t>(longest, starts[i + 1] - starts[i]);
+  const auto* memory = static_cast<const int32_t*>(batch_buffer_.data());
+  return {memory, memory + starts.size(), static_cast<int32_t>(slots.size()), batch.n_tokens(),
+          longest};
+}
+
+const void* CudaContext::upload(const void* host, size_t bytes) {
+  grow(upload_buffer_, bytes);
+  device.upload(upload_buffer_.data(), host, bytes);
+  return upload_buffer_.data();
+}
+
+void* CudaContext::scratch(size_t bytes) {
+  grow(scratch_buffer_, bytes);
+  return scratch_buffer_.data();
+}
+
+}  // namespace adder::ADDER_CUDA_NS

@@ -1,0 +1,58 @@
+// One GPU, its memory, and the stream that all work of a backend goes through in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "backends/cuda/namespace.h"
+#include "core/buffer.h"
+
+struct CUstream_st;
+
+namespace adder::ADDER_CUDA_NS {
+
+// Throws Error(kBadInput) for a grid that a launch cannot have.
+void check_grid(int64_t x, int64_t y, int64_t z);
+
+struct DeviceInfo {
+  std::string name;  // "NVIDIA H200"
+  int major = 0, minor = 0;
+  int multiprocessors = 0;
+  size_t shared_bytes = 0;  // that a block may ask for
+  size_t memory_bytes = 0;
+};
+
+class Device {
+ public:
+  // Throws Error(kUnsupported) in one line when there is no such device, its driver is too old, or
+  // it is older than sm_80.
+  explicit Device(int index);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceInfo& info() const { return info_; }
+  size_t free_bytes() const;
+
+  // Zero-filled. Throws Error(kIo) that names what was asked for and what is free.
+  Buffer allocate(size_t bytes);
+  // Enqueued. The host's memory may be used again at once.
+  void upload(void* to, const void* from, size_t bytes);
+  void copy(void* to, const void* from, size_t bytes);
+  void zero(void* to, size_t bytes);
+  // After all work before it; waits.
+  void download(void* to, const void* from, size_t bytes);
+  // Waits for all work, and throws Error(kInternal) when some of it failed.
+  void synchronize();
+
+  // Work may be enqueued from one thread at a time. Makes the device this thread's current one.
+  CUstream_st* stream();
+
+ private:
+  int index_ = 0;
+  CUstream_st* stream_ = nullptr;
+  DeviceInfo info_;
+};
+
+}  // namespace adder::ADDER_CUDA_NS

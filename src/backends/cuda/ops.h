@@ -1,0 +1,24 @@
+// The operations of the CUDA backend. Each takes checked arguments whose tensors lie in device
+// memory, and enqueues its work.
+#pragma once
+
+#include "backends/cuda/context.h"
+#include "kernels/backend.h"
+
+namespace adder::ADDER_CUDA_NS {
+
+// A copy in device memory, rows without gaps, which is what `embedding` and `matmul` take.
+Tensor import_weight(CudaContext& context, const Tensor& host, Buffer* owner);
+void embedding(CudaContext& context, const EmbeddingArgs& args);
+void gather_rows(CudaContext& context, const Tensor& x, std::span<const int32_t> rows,
+                 const Tensor& out);
+void rms_norm(CudaContext& context, const RmsNormArgs& args);
+void gated_rms_norm(CudaContext& context, const GatedRmsNormArgs& args);
+void matmul(CudaContext& context, const MatmulArgs& args);
+void causal_conv1d(CudaContext& context, const CausalConv1dArgs& args);
+void selective_scan(CudaContext& context, const SelectiveScanArgs& args);
+void ssd_scan(CudaContext& context, const SsdScanArgs& args);
+// Waits: the ids are for the host.
+void sample(CudaContext& context, const SampleArgs& args);
+
+}  // namespace adder::ADDER_CUDA_NS
