@@ -8,8 +8,13 @@
 #include "engine/tuning.h"
 
 namespace adder {
+
 std::vector<std::string> available_devices() {
   return available_backends();
+}
+
+void check_device_name(std::string_view device) {
+  parse_device(device);
 }
 
 std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptions& options) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -38,6 +39,8 @@ struct Piece {
 
 // What EngineOptions::device may be in this build, the preferred one first.
 std::vector<std::string> available_devices();
+// Throws Error(kBadInput) for what cannot be the name of a device, such as "gpu" or "cpu:1".
+void check_device_name(std::string_view device);
 
 class Engine {
  public:

@@ -47,6 +47,9 @@ class Backend {
   // Copies between host memory and a contiguous tensor of this backend, after all work before it.
   virtual void read(const Tensor& tensor, std::span<std::byte> host) = 0;
   virtual void write(const Tensor& tensor, std::span<const std::byte> host) = 0;
+  // Waits until all operations so far are done. Results are right without it: this is for measuring
+  // time, and a failure of queued work shows here at the latest.
+  virtual void synchronize() = 0;
 
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;

@@ -34,6 +34,8 @@ class CudaBackend final : public Backend {
     context_.device.upload(tensor.bytes(), host.data(), host.size());
   }
 
+  void synchronize() override { context_.device.synchronize(); }
+
   void embedding(const EmbeddingArgs& args) override {
     check(args);
     ADDER_CUDA_NS::embedding(context_, args);

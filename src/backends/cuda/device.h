@@ -50,7 +50,7 @@ class Device {
   CUstream_st* stream();
 
  private:
-  int index_ = 0;
+  [[maybe_unused]] int index_ = 0;
   CUstream_st* stream_ = nullptr;
   DeviceInfo info_;
 };
