@@ -247,6 +247,13 @@ __device__ __forceinline__ void bulk_copy(void* to_shared, const void* from, int
       : "memory");
 #endif
 }
+// Orders this thread's accesses to shared memory before later ones of the copy engine
+// (fence.proxy.async).
+__device__ __forceinline__ void fence_proxy_async() {
+#if !defined(ADDER_CUDA_EMULATED) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 // Makes initialised mbarriers visible to the copy engine (fence.mbarrier_init).
 __device__ __forceinline__ void fence_mbar_init() {
 #if !defined(ADDER_CUDA_EMULATED) && __CUDA_ARCH__ >= 900
