@@ -105,9 +105,16 @@ __device__ __forceinline__ void advance_tile(const ScanParams<T>& p, const Flash
   }
 }
 
+// Blocks per SM that registers must leave room for: shared memory allows no more of the wide tiles.
+// Said because the compiler spills a register or two in the hot loop for the sake of more.
+template <typename Lanes>
+constexpr int flash_blocks() {
+  return Lanes::kStates >= 16 ? 2 : Lanes::kStates == 8 ? 3 : 4;
+}
+
 // kBulk: a warp more, which copies.
 template <typename T, typename Lanes, bool kBulk>
-__global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0))
+__global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0), flash_blocks<Lanes>())
     flash_kernel(FlashParams<T> p) {
   using Tile = FlashTile<T, Lanes>;
   auto& shared = shared_memory<FlashShared<T, Lanes>>();
