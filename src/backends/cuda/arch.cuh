@@ -83,7 +83,13 @@ __device__ __forceinline__ float from_float<float>(float v) {
 }
 template <>
 __device__ __forceinline__ Bf16 from_float<Bf16>(float v) {
+#ifdef ADDER_CUDA_EMULATED
   return {f32_to_bf16(v)};
+#else
+  Bf16 rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(v));
+  return rounded;
+#endif
 }
 
 // ---- Waiting ----

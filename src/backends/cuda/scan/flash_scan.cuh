@@ -36,33 +36,39 @@ __device__ __forceinline__ void flash_barrier() {
     __syncthreads();
 }
 
-// dt, dt * u, B and C of a tile as the recurrence reads them; zeros beyond its tokens, channels and
-// states.
+// Tokens that a lane advances at once.
+template <typename Lanes>
+inline constexpr int kFlashGroup = Lanes::kLanes >= 8 && Lanes::kStates <= 2 ? 8 : 4;
+
+// dt, dt * u, B and C of a tile as the recurrence reads them; zeros beyond its tokens (up to a
+// whole group), channels and states.
 template <typename T, typename Lanes>
 __device__ __forceinline__ void prepare_tile(const ScanParams<T>& p, const FlashBlock& b,
                                              FlashShared<T, Lanes>& shared,
                                              const FlashTile<T, Lanes>& tile, int tokens,
                                              float bias) {
   using Tile = FlashTile<T, Lanes>;
+  constexpr int kGroup = kFlashGroup<Lanes>;
   const int thread = static_cast<int>(threadIdx.x);
-  // A thread always has the same channel, whose bias it holds.
+  const int end = (tokens + kGroup - 1) / kGroup * kGroup;
+  // A thread always has the same channel, whose bias it holds, and the same states.
   static_assert(kFlashThreads % Tile::kWidth == 0);
   const int c = thread % Tile::kWidth;
-  for (int t = thread / Tile::kWidth; t < Tile::kTokens; t += kFlashThreads / Tile::kWidth) {
-    float2 step = make_float2(0, 0);
-    if (t < tokens && c < b.width) {
-      step.x = scan_dt(p, to_float(tile.delta[t][c]), bias);
-      step.y = step.x * to_float(tile.u[t][c]);
-    }
-    shared.steps[t][c] = step;
+  for (int t = thread / Tile::kWidth; t < end; t += kFlashThreads / Tile::kWidth) {
+    const bool there = t < tokens && c < b.width;
+    const float dt = scan_dt(p, to_float(tile.delta[t][c]), bias);
+    const float du = dt * to_float(tile.u[t][c]);
+    shared.steps[t][c] = there ? make_float2(dt, du) : make_float2(0, 0);
   }
-  const int states = Lanes::kExact ? Lanes::kPadded : static_cast<int>(p.d_state);
-  for (int i = thread; i < Tile::kTokens * Lanes::kPadded; i += kFlashThreads) {
-    const int t = i / Lanes::kPadded, n = i % Lanes::kPadded;
-    const bool there = t < tokens && n < states;
-    auto& row = shared.rows[t][n % Lanes::kLanes];
-    row[0][n / Lanes::kLanes] = there ? to_float(tile.B[t][n]) : 0.0f;
-    row[1][n / Lanes::kLanes] = there ? to_float(tile.C[t][n]) : 0.0f;
+  constexpr int kPadded = Lanes::kPadded;
+  const int states = Lanes::kExact ? kPadded : static_cast<int>(p.d_state);
+  for (int n = thread % kPadded; n < kPadded; n += kFlashThreads) {
+    for (int t = thread / kPadded; t < end; t += (kFlashThreads + kPadded - 1) / kPadded) {
+      const bool there = t < tokens && n < states;
+      auto& row = shared.rows[t][n % Lanes::kLanes];
+      row[0][n / Lanes::kLanes] = there ? to_float(tile.B[t][n]) : 0.0f;
+      row[1][n / Lanes::kLanes] = there ? to_float(tile.C[t][n]) : 0.0f;
+    }
   }
 }
 
@@ -73,7 +79,7 @@ __device__ __forceinline__ void advance_tile(const ScanParams<T>& p, const Flash
                                              FlashTile<T, Lanes>& tile, int tokens, float skip,
                                              Lanes& lanes) {
   constexpr int kStates = Lanes::kStates;
-  constexpr int kGroup = Lanes::kLanes >= 8 && kStates <= 2 ? 8 : 4;
+  constexpr int kGroup = kFlashGroup<Lanes>;
   static_assert(FlashTile<T, Lanes>::kTokens % kGroup == 0);
   const int c = static_cast<int>(threadIdx.x) / Lanes::kLanes;
   const bool writes = lanes.template owns<kGroup>() && c < b.width;

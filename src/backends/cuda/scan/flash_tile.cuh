@@ -11,8 +11,11 @@ inline constexpr int kFlashThreads = 128;  // that compute
 template <typename T, typename Lanes>
 struct FlashTile {
   static constexpr int kWidth = kFlashThreads / Lanes::kLanes;  // channels
-  // Wide tiles are short, so that two blocks fit on an SM of sm_80.
-  static constexpr int kTokens = Lanes::kPadded == 16 && Lanes::kLanes >= 4 ? 32 : 16;
+  // Narrow tiles are long, since what is done once per tile costs the same; wide ones short, so
+  // that two blocks fit on an SM of sm_80.
+  static constexpr int kTokens = Lanes::kPadded != 16 ? 16
+                                 : Lanes::kLanes < 4  ? 16
+                                                      : 8 * Lanes::kLanes;
 
   // u becomes the output.
   alignas(16) T u[kTokens][kWidth], delta[kTokens][kWidth], z[kTokens][kWidth];
@@ -73,13 +76,15 @@ __device__ __forceinline__ void load_tile_async(const FlashParams<T>& p, const F
   const auto copy = [&]<int kRows, int kPitch>(T(&to)[kRows][kPitch], const T* from, int64_t row,
                                                int count) {
     constexpr int kPer = 16 / sizeof(T), kChunks = kPitch / kPer;
-    static_assert(kPitch % kPer == 0);
+    static_assert(kPitch % kPer == 0 && kFlashThreads % kChunks == 0);
     if (p.aligned) {
-      for (int i = thread; i < tokens * kChunks; i += kFlashThreads) {
-        const int r = i / kChunks, at = i % kChunks * kPer, left = count - at;
-        if (left > 0)
-          cp_async<16>(&to[r][at], from + r * row + at, min(left, kPer) * int{sizeof(T)});
-      }
+      // A thread always has the same chunk of a row.
+      const int at = thread % kChunks * kPer, bytes = min(count - at, kPer) * int{sizeof(T)};
+      if (bytes <= 0) return;
+      constexpr int kStep = kFlashThreads / kChunks;
+      const T* source = from + thread / kChunks * row + at;
+      for (int r = thread / kChunks; r < tokens; r += kStep, source += kStep * row)
+        cp_async<16>(&to[r][at], source, bytes);
     } else {
       for (int i = thread; i < tokens * kPitch; i += kFlashThreads) {
         const int r = i / kPitch, at = i % kPitch;
@@ -113,12 +118,13 @@ template <typename T, typename Lanes>
 __device__ __forceinline__ void store_tile(const FlashParams<T>& p, const FlashBlock& b,
                                            const FlashTile<T, Lanes>& tile, int64_t t, int tokens) {
   constexpr int kPitch = FlashTile<T, Lanes>::kWidth, kPer = 16 / sizeof(T);
-  constexpr int kChunks = kPitch / kPer;
-  T* out = p.scan.out + t * p.scan.out_row + b.channel;
-  for (int i = static_cast<int>(threadIdx.x); i < tokens * kChunks; i += kFlashThreads) {
-    const int r = i / kChunks, at = i % kChunks * kPer;
-    T* to = out + r * p.scan.out_row + at;
-    if (p.aligned && at + kPer <= b.width) {
+  constexpr int kChunks = kPitch / kPer, kStep = kFlashThreads / kChunks;
+  const int first = static_cast<int>(threadIdx.x) / kChunks;
+  const int at = static_cast<int>(threadIdx.x) % kChunks * kPer;
+  const bool whole = p.aligned && at + kPer <= b.width;
+  T* to = p.scan.out + (t + first) * p.scan.out_row + b.channel + at;
+  for (int r = first; r < tokens; r += kStep, to += kStep * p.scan.out_row) {
+    if (whole) {
       *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&tile.u[r][at]);
     } else {
       for (int k = 0; k < min(kPer, b.width - at); ++k) to[k] = tile.u[r][at + k];

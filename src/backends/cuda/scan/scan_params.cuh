@@ -59,17 +59,41 @@ __device__ __forceinline__ float channel_or_zero(const T* values, int64_t d) {
   return values == nullptr ? 0.0f : to_float(values[d]);
 }
 
+// softplus and silu in 14 and 5 instructions, where log1pf, expf and a division take 60: with 16
+// states of 9 each that is a third of a token. The threshold of 20 needs no test: beyond 17.4 the
+// logarithm is below half a unit of v.
+//
+// max(v, 0) + log1p(e) with e = exp(-|v|) in [0, 1]. The polynomial is log1p(e) / e, of degree 8,
+// minimax in relative error with p(0) = 1: 3.3e-8, in float32 1.4e-7.
+__device__ __forceinline__ float scan_softplus(float v) {
+  const float e = ex2(-kLog2e * fabsf(v));
+  float p = fmaf(0.005364824552f, e, -0.03006579168f);
+  p = fmaf(p, e, 0.079204536974f);
+  p = fmaf(p, e, -0.13753803074f);
+  p = fmaf(p, e, 0.191536545753f);
+  p = fmaf(p, e, -0.24857163429f);
+  p = fmaf(p, e, 0.333213239908f);
+  p = fmaf(p, e, -0.49999648332f);
+  p = fmaf(p, e, 1.0f);
+  return fmaf(p, e, fmaxf(v, 0.0f));
+}
+
+// v / (1 + exp(-v)); far below 0 it is -0.
+__device__ __forceinline__ float scan_silu(float v) {
+  return v * reciprocal(1.0f + ex2(-kLog2e * v));
+}
+
 template <typename T>
 __device__ __forceinline__ float scan_dt(const ScanParams<T>& p, float delta, float bias) {
   const float dt = delta + bias;
-  return p.delta_softplus ? softplus(dt) : dt;
+  return p.delta_softplus ? scan_softplus(dt) : dt;
 }
 
 // What the token of row t puts out, where y = sum_n C h.
 template <typename T>
 __device__ __forceinline__ T scan_output(float y, float skip, float u, bool gated, float z) {
   y = fmaf(skip, u, y);
-  return from_float<T>(gated ? y * silu(z) : y);
+  return from_float<T>(gated ? y * scan_silu(z) : y);
 }
 
 // One sequence of the batch, as a block sees it.
