@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/cuda/ssd/bf16_parts.cuh"
-#include "backends/cuda/ssd/ssd_decay.cuh"
+#include "backends/cuda/ssd/ssd_chunk.cuh"
 #include "backends/cuda/ssd/ssd_kernels.h"
 
 namespace adder::ADDER_CUDA_NS {
@@ -35,16 +35,6 @@ struct FusedParams {
   void* chunks;                        // (chunk slots, n_groups) GroupChunk<T, N>
   bool x_vectors, z_pairs, out_pairs;  // aligned for 16 bytes, for two elements
 };
-
-// The first chunk slot of a sequence, such that no two sequences share one: a sequence of a rows
-// has at most floor(a / 64) + 1 chunks.
-template <typename T>
-__device__ __forceinline__ int64_t first_chunk_slot(const SsdParams<T>& p, int64_t sequence) {
-  return p.batch.seq_start[sequence] / kSsdChunk + sequence;
-}
-inline int64_t chunk_slots(const DeviceBatch& batch) {
-  return batch.n_tokens / kSsdChunk + batch.n_seqs;
-}
 
 // Launches. N is 64 or 128.
 template <typename T, int N>

@@ -10,7 +10,7 @@ namespace adder::ADDER_CUDA_NS {
 // The recurrence, element by element. Any shape.
 void ssd_serial(CudaContext& context, const SsdScanArgs& args);
 
-// The chunked form in four kernels on the FMA units: C B^T and the decays, what each chunk adds to
+// The chunked form in five kernels on the FMA units: decays, C B^T, what each chunk adds to
 // the state, the states between chunks, the outputs. Any shape.
 void ssd_chunked(CudaContext& context, const SsdScanArgs& args);
 

@@ -1,4 +1,4 @@
-// The decays of one chunk of one head.
+// Chunks of a sequence, and the decays of one chunk of one head.
 //
 // With a(r) = dt(r) * A_log2e <= 0 and sum(r) = a(0) + ... + a(r), row s still weighs
 // 2^(sum(l) - sum(s)) at row l >= s. Sums reach 1e4 and more where the differences that matter are
@@ -12,6 +12,16 @@
 namespace adder::ADDER_CUDA_NS {
 
 inline constexpr int kSsdChunk = static_cast<int>(kSsdChunkAlign);
+
+// The first chunk slot of a sequence, such that no two sequences share one: a sequence of a rows
+// has at most floor(a / 64) + 1 chunks.
+template <typename T>
+__device__ __forceinline__ int64_t first_chunk_slot(const SsdParams<T>& p, int64_t sequence) {
+  return p.batch.seq_start[sequence] / kSsdChunk + sequence;
+}
+inline int64_t chunk_slots(const DeviceBatch& batch) {
+  return batch.n_tokens / kSsdChunk + batch.n_seqs;
+}
 
 struct alignas(16) SsdDecay {
   float high, low;  // sum(r)
