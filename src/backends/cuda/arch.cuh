@@ -13,6 +13,19 @@
 
 namespace adder::ADDER_CUDA_NS {
 
+// Before a loop over registers, which have no addresses: it must be unrolled.
+#ifdef ADDER_CUDA_EMULATED
+#define ADDER_UNROLL
+#else
+#define ADDER_UNROLL _Pragma("unroll")
+#endif
+// Before a loop whose addresses, were it unrolled, would take registers that others need.
+#ifdef ADDER_CUDA_EMULATED
+#define ADDER_ROLLED
+#else
+#define ADDER_ROLLED _Pragma("unroll 1")
+#endif
+
 inline constexpr unsigned kFullMask = 0xffffffffu;
 inline constexpr int kWarpSize = 32;
 
