@@ -21,6 +21,7 @@ if(ADDER_HAVE_CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # which CMake 3.25 does not know
   find_package(CUDAToolkit REQUIRED)
   file(GLOB cuda_sources CONFIGURE_DEPENDS src/backends/cuda/*.cc src/backends/cuda/*.cu
+       src/backends/cuda/matmul/*.cc src/backends/cuda/matmul/*.cu
        src/backends/cuda/runtime/*.cc)
   add_library(adder_cuda STATIC ${cuda_sources})
   target_include_directories(adder_cuda PUBLIC src)
