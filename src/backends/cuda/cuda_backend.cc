@@ -21,8 +21,8 @@ class CudaBackend final : public Backend {
   }
 
   Buffer allocate(size_t bytes) override { return context_.device.allocate(bytes); }
-  Tensor import_weight(const Tensor& host, WeightUse /*use*/, Buffer* owner) override {
-    return ADDER_CUDA_NS::import_weight(context_, host, owner);
+  Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override {
+    return ADDER_CUDA_NS::import_weight(context_, host, use, owner);
   }
 
   void read(const Tensor& tensor, std::span<std::byte> host) override {

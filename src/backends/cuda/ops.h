@@ -7,8 +7,9 @@
 
 namespace adder::ADDER_CUDA_NS {
 
-// A copy in device memory, rows without gaps, which is what `embedding` and `matmul` take.
-Tensor import_weight(CudaContext& context, const Tensor& host, Buffer* owner);
+// A copy in device memory: for kRows the bytes as they are, rows without gaps; for kMatmul a matrix
+// in the form of matmul/, kPacked.
+Tensor import_weight(CudaContext& context, const Tensor& host, WeightUse use, Buffer* owner);
 void embedding(CudaContext& context, const EmbeddingArgs& args);
 void gather_rows(CudaContext& context, const Tensor& x, std::span<const int32_t> rows,
                  const Tensor& out);

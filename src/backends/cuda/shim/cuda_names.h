@@ -32,6 +32,9 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
   unsigned x, y, z, w;
 };
+struct alignas(16) int4 {
+  int x, y, z, w;
+};
 inline float2 make_float2(float x, float y) {
   return {x, y};
 }
