@@ -13,10 +13,6 @@ void check_grid(int64_t x, int64_t y, int64_t z) {
               kMaxYZ, kMaxYZ, x, y, z);
 }
 
-void sample_not_yet() {
-  fail(ErrorCode::kUnsupported, "cuda: this build cannot sample on the device yet");
-}
-
 void CudaContext::grow(Buffer& buffer, size_t bytes) {
   if (buffer.size() >= bytes && buffer.data() != nullptr) return;
   buffer = Buffer();  // first, so that both need not fit
