@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/random.h"
 #include "engine/logit_editor.h"
-#include "engine/random.h"
 
 namespace adder {
 namespace {
