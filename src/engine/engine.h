@@ -69,6 +69,7 @@ class Engine {
   // Ids from here on are padding of the vocabulary and are never produced.
   int64_t vocab_limit() const { return vocab_limit_; }
   bool is_eos(int32_t id) const;
+  std::span<const int32_t> eos_ids() const { return eos_ids_; }
   // The model's identity, for state files; computed on first use.
   const std::string& fingerprint();
 
@@ -81,6 +82,9 @@ class Engine {
   Tensor step(std::span<const Piece> pieces);
   // Logits (rows, vocab_rows) of rows of the last step's result. Valid until the next call.
   Tensor logits(const Tensor& hidden, std::span<const int32_t> rows);
+  // The backend's decode loop over steps of this engine, for `rows` sequences; null when it
+  // has none. The last one that was asked for is kept.
+  DecodeLoop* decode_loop(int64_t rows);
   // Saved logits of one position, (vocab_rows) values, as the backend's (1, vocab_rows).
   Tensor import_logits(std::span<const float> saved);
 
@@ -99,6 +103,8 @@ class Engine {
   int64_t vocab_limit_ = 0;
   std::vector<int32_t> eos_ids_;
   std::vector<int32_t> step_tokens_, step_starts_, step_slots_;  // scratch of step()
+  bool has_decode_loop_ = true;                                  // as far as is known
+  std::unique_ptr<DecodeLoop> decode_loop_;
 };
 
 }  // namespace adder

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/quant.h"
-#include "engine/random.h"
+#include "core/random.h"
 #include "kernels/backend.h"
 
 namespace adder {

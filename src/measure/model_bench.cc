@@ -10,7 +10,7 @@
 #include "backends/registry.h"
 #include "core/error.h"
 #include "core/machine.h"
-#include "engine/random.h"
+#include "core/random.h"
 
 namespace adder {
 namespace {

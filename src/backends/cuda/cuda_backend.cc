@@ -84,6 +84,11 @@ class CudaBackend final : public Backend {
     context_.device.copy(slot_address(state, to), slot_address(state, from), slot_bytes(state));
   }
 
+  std::unique_ptr<DecodeLoop> make_decode_loop(int64_t rows, int64_t vocab_limit,
+                                               const DecodeStep& step) override {
+    return ADDER_CUDA_NS::make_decode_loop(context_, rows, vocab_limit, step);
+  }
+
  private:
   static std::byte* slot_address(const Tensor& state, int32_t slot) {
     return state.bytes(slot * state.stride[0]);
