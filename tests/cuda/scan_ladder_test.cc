@@ -224,6 +224,24 @@ TEST_F(ScanLadder, PiecesGiveTheBitsOfTheWhole) {
   }
 }
 
+// Lanes that trade exponentials with each other get what each would have computed.
+TEST_F(ScanLadder, ExponentialsOnTheFmaUnitsDoNotDependOnLanes) {
+  Rng rng(411);
+  const auto rung = [](std::string_view name) {
+    for (const ScanRung& r : scan_ladder())
+      if (r.name == name) return r;
+    throw std::invalid_argument(std::string(name));
+  };
+  for (const int64_t tokens : {1, 8, 43}) {
+    const auto p = SelectiveScanProblem::random(rng, tokens, 10, 16);
+    const auto state = p.random_state(rng);
+    const Batch batch = Batch::single(tokens);
+    const RunResult four = run(rung("flash-4-fma"), Type::kFloat, p, batch, state);
+    EXPECT_TRUE(same_bits(run(rung("flash-8-fma"), Type::kFloat, p, batch, state), four));
+    EXPECT_FALSE(same_bits(run(rung("flash-4"), Type::kFloat, p, batch, state), four));
+  }
+}
+
 TEST_F(ScanLadder, OutMayBeU) {
   Rng rng(407);
   auto p = SelectiveScanProblem::random(rng, 67, 16, 16);

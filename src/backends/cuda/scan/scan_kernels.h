@@ -21,9 +21,9 @@ void scan_unrolled(CudaContext& context, const SelectiveScanArgs& args);
 
 inline constexpr int64_t kMaxFlashStates = 256;
 struct FlashScanChoice {
-  int lanes = 0;        // that share a channel: 1, 2, 4, 8, 16 with d_state 16; 0: chosen by shape
-  bool bulk = false;    // tiles by bulk copies of a producer warp (sm_90, d_state 16)
-  bool no_fma = false;  // every exp2 on the special function unit: other bits
+  int lanes = 0;      // that share a channel: 1, 2, 4, 8, 16 with d_state 16; 0: chosen by shape
+  bool bulk = false;  // tiles by bulk copies of a producer warp (sm_90, d_state 16)
+  bool fma = false;   // a quarter of the exp2 on the FMA units (4 or 8 lanes): other bits
 };
 // Whether these operands can be copied in bulk on this device.
 bool can_copy_in_bulk(const Device& device, const SelectiveScanArgs& args);
