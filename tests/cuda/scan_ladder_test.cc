@@ -210,6 +210,28 @@ TEST_F(ScanLadder, LongSequences) {
   }
 }
 
+// What passes between the threads of a block, many orders of them: one state, so that nothing lies
+// between two chunks, and many.
+TEST_F(ScanLadder, ScansAlongTimeInAnyOrder) {
+  Rng rng(412);
+  for (const auto& [tokens, d_state] : {std::pair{2060, 1}, {40, 24}}) {
+    auto p = SelectiveScanProblem::random(rng, tokens, 1, d_state);
+    for (float& a : p.A_log2e) a *= 0.002f;
+    for (float& b : p.B) b *= 0.1f;
+    const auto state = p.random_state(rng);
+    const Batch batch = Batch::single(tokens);
+    const RunResult want = p.run(*ref_, batch, state);
+    for (uint64_t seed = 1; seed <= 12; ++seed) {
+      emulator::set_schedule({.seed = seed});
+      for (const ScanRung& rung : scan_ladder())
+        if (rung.name == "blelloch" || rung.name == "fused" || rung.name == "three-level") {
+          EXPECT_TRUE(close(run(rung, Type::kFloat, p, batch, state), want, kScan))
+              << rung.name << " " << d_state << " states, seed " << seed;
+        }
+    }
+  }
+}
+
 // A sequence cut anywhere has the bits of the whole, whichever kernel each piece runs on.
 TEST_F(ScanLadder, PiecesGiveTheBitsOfTheWhole) {
   Rng rng(406);
