@@ -16,6 +16,8 @@ namespace {
 using cuda_emulated::CudaContext;
 using cuda_emulated::exp2_fma;
 using cuda_emulated::scan_ladder;
+using cuda_emulated::scan_silu;
+using cuda_emulated::scan_softplus;
 using cuda_emulated::ScanRung;
 
 // bfloat16 outputs: one rounding to 8 bits, at most 2^-8 of the value, on top of the scan's own bar
@@ -337,6 +339,30 @@ TEST(Exp2Fma, Ends) {
   }
   for (float x : {-127.0f, -1e4f, -1e30f, -INFINITY}) EXPECT_EQ(exp2_fma(x), 0.0f) << x;
   for (float x : {128.0f, 1e4f, INFINITY}) EXPECT_EQ(exp2_fma(x), INFINITY) << x;
+}
+
+// Against float64. Beyond the polynomial's 1.4e-7 the argument of exp2 is rounded, at most 2^-24 of
+// it: a relative error of 2^-24 * |v| of the exponential.
+TEST(ScanSoftplus, HoldsItsBound) {
+  for (float v = -86; v < 60; v += 0x1p-8f) {
+    const double want = std::log1p(std::exp(double{v}));
+    const double bound = 2e-7 + 0x1p-24 * 1.3 * std::abs(v);
+    ASSERT_NEAR(scan_softplus(v), want, bound * want) << v;
+  }
+  for (float v : {20.0f, 20.5f, 1e4f, 3e38f, INFINITY}) EXPECT_EQ(scan_softplus(v), v);
+  for (float v : {-200.0f, -1e30f, -INFINITY}) EXPECT_EQ(scan_softplus(v), 0.0f) << v;
+  EXPECT_TRUE(std::isnan(scan_softplus(NAN)));
+}
+
+TEST(ScanSilu, HoldsItsBound) {
+  for (float v = -87; v < 90; v += 0x1p-8f) {
+    const double want = v / (1 + std::exp(-double{v}));
+    const double bound = 3e-7 + 0x1p-24 * 1.3 * std::abs(std::min(v, 0.0f));
+    ASSERT_NEAR(scan_silu(v), want, bound * std::abs(want)) << v;
+  }
+  for (float v : {100.0f, 1e30f}) EXPECT_EQ(scan_silu(v), v);
+  for (float v : {-130.0f, -1e30f}) EXPECT_EQ(scan_silu(v), 0.0f) << v;
+  EXPECT_TRUE(std::isnan(scan_silu(NAN)));
 }
 
 }  // namespace

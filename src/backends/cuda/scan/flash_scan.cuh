@@ -150,6 +150,7 @@ __global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0), flash
         p.scan.out[t * p.scan.out_row + b.channel + thread] = from_float<T>(0);
     return;
   }
+  if (s.length == 0) return;
   if constexpr (kBulk) {
     if (thread == 0) {
       for (int i = 0; i < 2; ++i) {
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0), flash
       }
       return;
     }
-  } else if (s.length > 0) {
+  } else {
     load_tile_async(p, b, shared.tile[0], s.begin, tokens_at(0));
   }
 

@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(kThreads) unrolled_kernel(ScanParams<T> p) {
   if (d >= p.d_inner) return;
   const ScanSequence s = scan_sequence(p, blockIdx.y);
   const int64_t end = s.begin + s.length;
+  if (s.length == 0) return;
   if (s.slot < 0) {
     for (int64_t t = s.begin; t < end; ++t) p.out[t * p.out_row + d] = from_float<T>(0);
     return;
