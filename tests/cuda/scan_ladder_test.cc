@@ -262,7 +262,8 @@ TEST_F(ScanLadder, ExponentialsOnTheFmaUnitsDoNotDependOnLanes) {
     const Batch batch = Batch::single(tokens);
     const RunResult four = run(rung("flash-4-fma"), Type::kFloat, p, batch, state);
     EXPECT_TRUE(same_bits(run(rung("flash-8-fma"), Type::kFloat, p, batch, state), four));
-    EXPECT_FALSE(same_bits(run(rung("flash-4"), Type::kFloat, p, batch, state), four));
+    EXPECT_EQ(bool{same_bits(run(rung("flash-4"), Type::kFloat, p, batch, state), four)},
+              cuda_emulated::kFmaInProduction);
   }
 }
 

@@ -43,7 +43,7 @@ int lanes_by_shape(const Device& device, int64_t channels, int64_t n_seqs) {
 template <typename T>
 void run_sixteen(CudaContext& context, const FlashParams<T>& p, int lanes, bool fma) {
   constexpr bool kFma = kFmaInProduction;
-  if (fma) {
+  if (fma && !kFma) {
     if (lanes <= 4) return launch_flash<T, ScanLanes<4, 4, true, true>, false>(context, p);
     return launch_flash<T, ScanLanes<2, 8, true, true>, false>(context, p);
   }
@@ -56,8 +56,8 @@ void run_sixteen(CudaContext& context, const FlashParams<T>& p, int lanes, bool 
       return launch_flash<T, ScanLanes<4, 4, true, kFma>, false>(context, p);
     case 8:
       return launch_flash<T, ScanLanes<2, 8, true, kFma>, false>(context, p);
-    default:
-      return launch_flash<T, ScanLanes<1, 16, true, kFma>, false>(context, p);
+    default:  // a lane with one state cannot trade
+      return launch_flash<T, ScanLanes<1, 16, true, false>, false>(context, p);
   }
 }
 

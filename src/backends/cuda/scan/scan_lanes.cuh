@@ -7,6 +7,7 @@
 // the tree lie within a lane, lower ones are exchanges of lanes; addition commutes.
 #pragma once
 
+#include "backends/cuda/scan/scan_kernels.h"
 #include "backends/cuda/scan/scan_params.cuh"
 
 namespace adder::ADDER_CUDA_NS {
@@ -28,18 +29,8 @@ __device__ __forceinline__ float exp2_fma(float x) {
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
 }
 
-// Whether production takes the exponentials of the last quarter of the states, n >= 3P/4, to the
-// FMA units. Derived from SASS (flash_scan.cuh), not measured: a quarter of an SM issues one
-// instruction of a warp per clock, and its special function unit takes 8 clocks for one. Per
-// (token, channel) and 32 lanes that is 19 * 8 = 152 clocks of that unit (16 states, softplus,
-// silu) beside 156 to 210 of issue. A quarter on the FMA units saves 32 of the former and adds 41
-// (4 lanes) to 62 (8 lanes) to the latter, which is the bound already. The rungs "flash-4-fma" and
-// "flash-8-fma" have it for measurements.
-//
-// The choice belongs to the bits of the scan: it holds for every kernel that production runs.
-inline constexpr bool kFmaInProduction = false;
-
-// kExact: d_state is kStates * kLanes. kFma: as above.
+// kExact: d_state is kStates * kLanes. kFma: the exponentials of the last quarter of the states, n
+// >= 3P/4, by exp2_fma.
 template <int kStateCount, int kLaneCount, bool kExactStates, bool kFmaQuarter>
 struct ScanLanes {
   static constexpr int kStates = kStateCount, kLanes = kLaneCount, kPadded = kStates * kLanes;
