@@ -16,6 +16,8 @@ namespace {
 using cuda_emulated::CudaContext;
 using cuda_emulated::exp2_fma;
 using cuda_emulated::scan_ladder;
+using cuda_emulated::scan_silu;
+using cuda_emulated::scan_softplus;
 using cuda_emulated::ScanRung;
 
 // bfloat16 outputs: one rounding to 8 bits, at most 2^-8 of the value, on top of the scan's own bar
@@ -210,6 +212,28 @@ TEST_F(ScanLadder, LongSequences) {
   }
 }
 
+// What passes between the threads of a block, many orders of them: one state, so that nothing lies
+// between two chunks, and many.
+TEST_F(ScanLadder, ScansAlongTimeInAnyOrder) {
+  Rng rng(412);
+  for (const auto& [tokens, d_state] : {std::pair{2060, 1}, {40, 24}}) {
+    auto p = SelectiveScanProblem::random(rng, tokens, 1, d_state);
+    for (float& a : p.A_log2e) a *= 0.002f;
+    for (float& b : p.B) b *= 0.1f;
+    const auto state = p.random_state(rng);
+    const Batch batch = Batch::single(tokens);
+    const RunResult want = p.run(*ref_, batch, state);
+    for (uint64_t seed = 1; seed <= 12; ++seed) {
+      emulator::set_schedule({.seed = seed});
+      for (const ScanRung& rung : scan_ladder())
+        if (rung.name == "blelloch" || rung.name == "fused" || rung.name == "three-level") {
+          EXPECT_TRUE(close(run(rung, Type::kFloat, p, batch, state), want, kScan))
+              << rung.name << " " << d_state << " states, seed " << seed;
+        }
+    }
+  }
+}
+
 // A sequence cut anywhere has the bits of the whole, whichever kernel each piece runs on.
 TEST_F(ScanLadder, PiecesGiveTheBitsOfTheWhole) {
   Rng rng(406);
@@ -221,6 +245,25 @@ TEST_F(ScanLadder, PiecesGiveTheBitsOfTheWhole) {
              {1, 8, 9, 31, 61}, {33, 1, 1, 1, 64, 10}, {7, 16, 17, 70}})
       EXPECT_TRUE(same_bits(run_pieces(*emulator_, p, cut, state), whole))
           << d_state << " states, cut " << cut[0] << ", " << cut[1];
+  }
+}
+
+// Lanes that trade exponentials with each other get what each would have computed.
+TEST_F(ScanLadder, ExponentialsOnTheFmaUnitsDoNotDependOnLanes) {
+  Rng rng(411);
+  const auto rung = [](std::string_view name) {
+    for (const ScanRung& r : scan_ladder())
+      if (r.name == name) return r;
+    throw std::invalid_argument(std::string(name));
+  };
+  for (const int64_t tokens : {1, 8, 43}) {
+    const auto p = SelectiveScanProblem::random(rng, tokens, 10, 16);
+    const auto state = p.random_state(rng);
+    const Batch batch = Batch::single(tokens);
+    const RunResult four = run(rung("flash-4-fma"), Type::kFloat, p, batch, state);
+    EXPECT_TRUE(same_bits(run(rung("flash-8-fma"), Type::kFloat, p, batch, state), four));
+    EXPECT_EQ(bool{same_bits(run(rung("flash-4"), Type::kFloat, p, batch, state), four)},
+              cuda_emulated::kFmaInProduction);
   }
 }
 
@@ -297,6 +340,30 @@ TEST(Exp2Fma, Ends) {
   }
   for (float x : {-127.0f, -1e4f, -1e30f, -INFINITY}) EXPECT_EQ(exp2_fma(x), 0.0f) << x;
   for (float x : {128.0f, 1e4f, INFINITY}) EXPECT_EQ(exp2_fma(x), INFINITY) << x;
+}
+
+// Against float64. Beyond the polynomial's 1.4e-7 the argument of exp2 is rounded, at most 2^-24 of
+// it: a relative error of 2^-24 * |v| of the exponential.
+TEST(ScanSoftplus, HoldsItsBound) {
+  for (float v = -86; v < 60; v += 0x1p-8f) {
+    const double want = std::log1p(std::exp(double{v}));
+    const double bound = 2e-7 + 0x1p-24 * 1.3 * std::abs(v);
+    ASSERT_NEAR(scan_softplus(v), want, bound * want) << v;
+  }
+  for (float v : {20.0f, 20.5f, 1e4f, 3e38f, INFINITY}) EXPECT_EQ(scan_softplus(v), v);
+  for (float v : {-200.0f, -1e30f, -INFINITY}) EXPECT_EQ(scan_softplus(v), 0.0f) << v;
+  EXPECT_TRUE(std::isnan(scan_softplus(NAN)));
+}
+
+TEST(ScanSilu, HoldsItsBound) {
+  for (float v = -87; v < 90; v += 0x1p-8f) {
+    const double want = v / (1 + std::exp(-double{v}));
+    const double bound = 3e-7 + 0x1p-24 * 1.3 * std::abs(std::min(v, 0.0f));
+    ASSERT_NEAR(scan_silu(v), want, bound * std::abs(want)) << v;
+  }
+  for (float v : {100.0f, 1e30f}) EXPECT_EQ(scan_silu(v), v);
+  for (float v : {-130.0f, -1e30f}) EXPECT_EQ(scan_silu(v), 0.0f) << v;
+  EXPECT_TRUE(std::isnan(scan_silu(NAN)));
 }
 
 }  // namespace

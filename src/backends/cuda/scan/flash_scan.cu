@@ -27,7 +27,7 @@ bool aligned_operands(const SelectiveScanArgs& a) {
 int lanes_by_shape(const Device& device, int64_t channels, int64_t n_seqs) {
   struct {
     int lanes, cost;
-  } constexpr kOptions[] = {{1, 167}, {2, 170}, {4, 175}, {8, 205}};
+  } constexpr kOptions[] = {{1, 156}, {2, 172}, {4, 190}, {8, 210}};
   const int64_t sms = device.info().multiprocessors > 0 ? device.info().multiprocessors : 1;
   int best = 1;
   int64_t best_time = 0;
@@ -41,22 +41,23 @@ int lanes_by_shape(const Device& device, int64_t channels, int64_t n_seqs) {
 }
 
 template <typename T>
-void run_sixteen(CudaContext& context, const FlashParams<T>& p, int lanes, bool no_fma) {
-  if (no_fma) {
-    if (lanes <= 4) return launch_flash<T, ScanLanes<4, 4, true, false>, false>(context, p);
-    return launch_flash<T, ScanLanes<2, 8, true, false>, false>(context, p);
+void run_sixteen(CudaContext& context, const FlashParams<T>& p, int lanes, bool fma) {
+  constexpr bool kFma = kFmaInProduction;
+  if (fma && !kFma) {
+    if (lanes <= 4) return launch_flash<T, ScanLanes<4, 4, true, true>, false>(context, p);
+    return launch_flash<T, ScanLanes<2, 8, true, true>, false>(context, p);
   }
   switch (lanes) {
     case 1:
-      return launch_flash<T, ScanLanes<16, 1, true, true>, false>(context, p);
+      return launch_flash<T, ScanLanes<16, 1, true, kFma>, false>(context, p);
     case 2:
-      return launch_flash<T, ScanLanes<8, 2, true, true>, false>(context, p);
+      return launch_flash<T, ScanLanes<8, 2, true, kFma>, false>(context, p);
     case 4:
-      return launch_flash<T, ScanLanes<4, 4, true, true>, false>(context, p);
+      return launch_flash<T, ScanLanes<4, 4, true, kFma>, false>(context, p);
     case 8:
-      return launch_flash<T, ScanLanes<2, 8, true, true>, false>(context, p);
-    default:
-      return launch_flash<T, ScanLanes<1, 16, true, true>, false>(context, p);
+      return launch_flash<T, ScanLanes<2, 8, true, kFma>, false>(context, p);
+    default:  // a lane with one state cannot trade
+      return launch_flash<T, ScanLanes<1, 16, true, false>, false>(context, p);
   }
 }
 
@@ -65,16 +66,20 @@ template <typename T>
 void run(CudaContext& context, const SelectiveScanArgs& a, const FlashScanChoice& choice) {
   const FlashParams<T> p{scan_params<T>(context, a), aligned_operands(a)};
   const int64_t d_state = p.scan.d_state;
-  if (d_state <= 8) return launch_flash<T, ScanLanes<8, 1, false, true>, false>(context, p);
-  if (d_state < 16) return launch_flash<T, ScanLanes<4, 4, false, true>, false>(context, p);
-  if (d_state > 64) return launch_flash<T, ScanLanes<16, 16, false, true>, false>(context, p);
-  if (d_state > 16) return launch_flash<T, ScanLanes<8, 8, false, true>, false>(context, p);
+  if (d_state <= 8)
+    return launch_flash<T, ScanLanes<8, 1, false, kFmaInProduction>, false>(context, p);
+  if (d_state < 16)
+    return launch_flash<T, ScanLanes<4, 4, false, kFmaInProduction>, false>(context, p);
+  if (d_state > 64)
+    return launch_flash<T, ScanLanes<16, 16, false, kFmaInProduction>, false>(context, p);
+  if (d_state > 16)
+    return launch_flash<T, ScanLanes<8, 8, false, kFmaInProduction>, false>(context, p);
   const int lanes = choice.lanes != 0
                         ? choice.lanes
                         : lanes_by_shape(context.device, p.scan.d_inner, p.scan.batch.n_seqs);
   if (choice.bulk && can_copy_in_bulk(context.device, a))
     return launch_flash_bulk(context, p, lanes);
-  run_sixteen(context, p, lanes, choice.no_fma);
+  run_sixteen(context, p, lanes, choice.fma);
 }
 
 }  // namespace

@@ -6,7 +6,21 @@
 // vectors.
 //
 // G trades parallelism for work: with G lanes a single sequence of 5120 channels is 40 G blocks,
-// while dt, the exchange and the loop are paid per lane.
+// while dt, the exchange and the loop are paid per lane. Instructions per (token, channel), added
+// up over the lanes, counted in the SASS of sm_90a for bfloat16, whole groups of tokens, z given:
+//
+//   G                          1    2    4    8   16
+//   recurrence, sum, output  117  125  140  154  266    16 states: 16 exp2, 32 mul, 16 fma;
+//                                                       tree: 8 mul, 8 fma, 7 add
+//   dt, dt * u                27   27   27   27   27    softplus 14
+//   B, C to float32            1    3    6   11   22    once per block
+//   copies, store             11   17   17   18   20
+//   all                      156  172  190  210  335    at 32 lanes and one warp per clock and
+//                                                       quarter SM: 4.9 to 10.5 clocks
+//
+// Derived for 5120 channels, 4096 tokens, one sequence on 132 SMs: G = 8 is 320 blocks, 3 on the
+// fullest SM, each with a warp of 4 channels on every quarter: 3 * 4 * 4096 * 210 / 32 = 323,000
+// clocks, 184 us at 1.755 GHz and 163 us at 1.98 GHz if nothing else stalls.
 #pragma once
 
 #include "backends/cuda/scan/flash_tile.cuh"
@@ -136,6 +150,7 @@ __global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0), flash
         p.scan.out[t * p.scan.out_row + b.channel + thread] = from_float<T>(0);
     return;
   }
+  if (s.length == 0) return;
   if constexpr (kBulk) {
     if (thread == 0) {
       for (int i = 0; i < 2; ++i) {
@@ -153,7 +168,7 @@ __global__ void __launch_bounds__(kFlashThreads + (kBulk ? kWarpSize : 0), flash
       }
       return;
     }
-  } else if (s.length > 0) {
+  } else {
     load_tile_async(p, b, shared.tile[0], s.begin, tokens_at(0));
   }
 

@@ -8,11 +8,11 @@ template <typename T>
 void launch_flash_bulk(CudaContext& context, const FlashParams<T>& p, int lanes) {
   switch (lanes) {
     case 2:
-      return launch_flash<T, ScanLanes<8, 2, true, true>, true>(context, p);
+      return launch_flash<T, ScanLanes<8, 2, true, kFmaInProduction>, true>(context, p);
     case 4:
-      return launch_flash<T, ScanLanes<4, 4, true, true>, true>(context, p);
+      return launch_flash<T, ScanLanes<4, 4, true, kFmaInProduction>, true>(context, p);
     default:
-      return launch_flash<T, ScanLanes<2, 8, true, true>, true>(context, p);
+      return launch_flash<T, ScanLanes<2, 8, true, kFmaInProduction>, true>(context, p);
   }
 }
 template void launch_flash_bulk(CudaContext&, const FlashParams<float>&, int);

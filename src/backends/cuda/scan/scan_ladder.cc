@@ -28,12 +28,12 @@ void unrolled(CudaContext& context, const SelectiveScanArgs& a) {
   scan_unrolled(context, a);
 }
 
-template <int kLanes, bool kNoFma = false>
+template <int kLanes, bool kFma = kFmaInProduction>
 void flash(CudaContext& context, const SelectiveScanArgs& a) {
   if (!sixteen_states(context.device, a))
     fail(ErrorCode::kUnsupported, "FlashScan with {} lanes: expected d_state 16, got {}", kLanes,
          a.B.dim(2));
-  flash_scan(context, a, {.lanes = kLanes, .no_fma = kNoFma});
+  flash_scan(context, a, {.lanes = kLanes, .fma = kFma});
 }
 
 template <int kLanes>
@@ -58,17 +58,18 @@ constexpr std::array kLadder{
     ScanRung{"flash-2", "FlashScan, 2 lanes per channel", sixteen_states, flash<2>, true},
     ScanRung{"flash-4", "FlashScan, 4 lanes per channel", sixteen_states, flash<4>, true},
     ScanRung{"flash-8", "FlashScan, 8 lanes per channel", sixteen_states, flash<8>, true},
-    ScanRung{"flash-16", "FlashScan, 16 lanes per channel", sixteen_states, flash<16>, true},
+    ScanRung{"flash-16", "FlashScan, 16 lanes per channel", sixteen_states, flash<16>,
+             !kFmaInProduction},
     ScanRung{"flash-2-bulk", "FlashScan, 2 lanes, a warp copies (sm_90)", can_copy_in_bulk,
              flash_bulk<2>, true},
     ScanRung{"flash-4-bulk", "FlashScan, 4 lanes, a warp copies (sm_90)", can_copy_in_bulk,
              flash_bulk<4>, true},
     ScanRung{"flash-8-bulk", "FlashScan, 8 lanes, a warp copies (sm_90)", can_copy_in_bulk,
              flash_bulk<8>, true},
-    ScanRung{"flash-4-mufu", "FlashScan, 4 lanes, no exp2 on the FMA units", sixteen_states,
-             flash<4, true>, false},
-    ScanRung{"flash-8-mufu", "FlashScan, 8 lanes, no exp2 on the FMA units", sixteen_states,
-             flash<8, true>, false},
+    ScanRung{"flash-4-fma", "FlashScan, 4 lanes, every 4th exp2 on the FMA units", sixteen_states,
+             flash<4, true>, kFmaInProduction},
+    ScanRung{"flash-8-fma", "FlashScan, 8 lanes, every 4th exp2 on the FMA units", sixteen_states,
+             flash<8, true>, kFmaInProduction},
     ScanRung{"production", "chosen by shape", any_shape, selective_scan, true},
 };
 

@@ -7,6 +7,7 @@
 // the tree lie within a lane, lower ones are exchanges of lanes; addition commutes.
 #pragma once
 
+#include "backends/cuda/scan/scan_kernels.h"
 #include "backends/cuda/scan/scan_params.cuh"
 
 namespace adder::ADDER_CUDA_NS {
@@ -28,19 +29,20 @@ __device__ __forceinline__ float exp2_fma(float x) {
   return __uint_as_float(__float_as_uint(p) + (__float_as_uint(shifted) << 23));
 }
 
-// kExact: d_state is kStates * kLanes. kFma: exponentials of the last quarter of the states, n >=
-// 3P/4, go to the FMA units, the others to the special function unit.
+// kExact: d_state is kStates * kLanes. kFma: the exponentials of the last quarter of the states, n
+// >= 3P/4, by exp2_fma.
 template <int kStateCount, int kLaneCount, bool kExactStates, bool kFmaQuarter>
 struct ScanLanes {
   static constexpr int kStates = kStateCount, kLanes = kLaneCount, kPadded = kStates * kLanes;
   static constexpr bool kExact = kExactStates, kFma = kFmaQuarter;
   static_assert(kStates == 1 || kStates == 2 || kStates % 4 == 0);
   static_assert((kPadded & (kPadded - 1)) == 0 && kLanes <= 16);
+  static_assert(!kFma || kStates > 1);
 
   int lane;     // within the channel
   int present;  // states of this lane that exist
   float A[kStates], h[kStates];
-  float A_fma, A_unit;  // with two states: see decays()
+  float A_fma, A_unit;  // with two states and kFma: see decays()
 
   // A and h: the channel's columns, if there is such a channel. Called by whole warps.
   __device__ __forceinline__ void load(bool exists, int lane_in_channel, int64_t d_state,
@@ -54,7 +56,7 @@ struct ScanLanes {
       A[k] = there ? A_column[n * A_row] : 0.0f;
       h[k] = there ? h_column[n * h_row] : 0.0f;
     }
-    if constexpr (kStates == 2) {
+    if constexpr (kFma && kStates == 2) {
       const float other = __shfl_xor_sync(kFullMask, A[1], kLanes / 2);
       A_fma = upper() ? A[1] : other;
       A_unit = upper() ? other : A[1];
@@ -119,7 +121,7 @@ struct ScanLanes {
   // With four states or more, the last quarter of a lane's own are the last quarter of all. With
   // two, they are the second state of the upper half of the lanes: so that no lane waits for
   // another kind of exponential, a lower lane takes one of its partner's two tokens over and gives
-  // one of its own away. With one, both kinds are computed (kept for comparison).
+  // one of its own away.
   template <int kTokens>
   __device__ __forceinline__ void decays(const float (&dt)[kTokens],
                                          float (&decay)[kTokens][kStates]) const {
@@ -128,7 +130,7 @@ struct ScanLanes {
       for (int j = 0; j < kTokens; ++j)
         for (int k = 0; k < kStates; ++k)
           decay[j][k] = k < kOnUnit ? ex2(dt[j] * A[k]) : exp2_fma(dt[j] * A[k]);
-    } else if constexpr (kStates == 2) {
+    } else {
       static_assert(kTokens % 2 == 0);
       for (int j = 0; j < kTokens; j += 2) {
         decay[j][0] = ex2(dt[j] * A[0]);
@@ -137,11 +139,6 @@ struct ScanLanes {
         const float unit = ex2((upper() ? dt[j] : dt[j + 1]) * A_unit);
         decay[j][1] = __shfl_xor_sync(kFullMask, upper() ? unit : fma, kLanes / 2);
         decay[j + 1][1] = upper() ? fma : unit;
-      }
-    } else {
-      for (int j = 0; j < kTokens; ++j) {
-        const float unit = ex2(dt[j] * A[0]), fma = exp2_fma(dt[j] * A[0]);
-        decay[j][0] = lane >= kLanes - kLanes / 4 ? fma : unit;
       }
     }
   }
@@ -189,9 +186,9 @@ struct ScanLanes {
 // By the number of states: run(ScanLanes<...>{}) with all of a channel's states in one lane.
 template <typename F>
 void with_unrolled_states(int64_t d_state, F&& run) {
-  if (d_state <= 8) return run(ScanLanes<8, 1, false, true>{});
-  if (d_state < 16) return run(ScanLanes<16, 1, false, true>{});
-  return run(ScanLanes<16, 1, true, true>{});
+  if (d_state <= 8) return run(ScanLanes<8, 1, false, kFmaInProduction>{});
+  if (d_state < 16) return run(ScanLanes<16, 1, false, kFmaInProduction>{});
+  return run(ScanLanes<16, 1, true, kFmaInProduction>{});
 }
 
 }  // namespace adder::ADDER_CUDA_NS

@@ -50,7 +50,7 @@ __device__ __forceinline__ float look_back(Carry* mine, int64_t distance, Pair m
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) three_level_kernel(ThreeLevelParams<T> params) {
+__global__ void __launch_bounds__(kThreads, 4) three_level_kernel(ThreeLevelParams<T> params) {
   auto& shared = shared_memory<ThreeLevelShared>();
   const ScanParams<T>& p = params.scan;
   const int thread = static_cast<int>(threadIdx.x);
