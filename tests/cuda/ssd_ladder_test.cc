@@ -94,7 +94,7 @@ TEST_F(SsdLadder, FusedShapes) {
                          {72, 3, 64, 128, 3},
                          {71, 2, 128, 64, 2},
                          {63, 1, 128, 128, 1},
-                         {64, 8, 64, 128, 4},
+                         {64, 8, 64, 64, 4},
                          {65, 1, 192, 64, 1}}) {
     const auto p = SsdScanProblem::random(rng, s.tokens, s.heads, s.headdim, s.d_state, s.groups);
     expect_like_ref(rung("fused"), p, Batch::single(s.tokens), p.random_state(rng));

@@ -133,18 +133,19 @@ __global__ void __launch_bounds__(kTileThreads) chunked_output_kernel(ChunkedPar
   const SsdParams<T>& p = q.p;
   const int64_t h = blockIdx.y, group = h / p.heads_per_group;
   const int64_t tiles = ceil_div(p.headdim, kTile), first_p = blockIdx.x % tiles * kTile;
-  const auto [begin, length, state_slot] = ssd_sequence(p, blockIdx.z);
+  const SsdSequence sequence = ssd_sequence(p, blockIdx.z);
   const int thread = static_cast<int>(threadIdx.x), x = thread % 16, y = thread / 16;
   const int64_t row = blockIdx.x / tiles * kSsdChunk;
   const auto outside = [&](int64_t l, int64_t element) {
-    return row + l >= length || element >= p.headdim;
+    return row + l >= sequence.length || element >= p.headdim;
   };
-  if (state_slot < 0) {
+  if (sequence.slot < 0) {
     for (int i = 0; i < 4; ++i)
       for (int j = 0; j < 4; ++j) {
         const int64_t l = 4 * y + i, element = first_p + 4 * x + j;
         if (!outside(l, element))
-          p.out[(begin + row + l) * p.out_row + h * p.out_head + element] = from_float<T>(0);
+          p.out[(sequence.begin + row + l) * p.out_row + h * p.out_head + element] =
+              from_float<T>(0);
       }
     return;
   }
