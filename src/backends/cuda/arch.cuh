@@ -309,13 +309,17 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
   const auto half = [](uint32_t pair, unsigned k) {
     return bf16_to_f32(static_cast<uint16_t>(pair >> (16 * (k % 2))));
   };
+  Fragments left[4], right[2][4];  // by pair: rows g and g + 8, columns 2i and 2i + 1
+  for (unsigned pair = 0; pair < 4; ++pair) {
+    left[pair] = all[g * 4 + pair];
+    for (unsigned column = 0; column < 2; ++column)
+      right[column][pair] = all[(2 * i + column) * 4 + pair];
+  }
   for (unsigned at = 0; at < 4; ++at) {
-    const unsigned row = g + (at / 2) * 8, column = 2 * i + at % 2;
     float sum = d[at];
     for (unsigned k = 0; k < 16; ++k) {
       const unsigned pair = k % 8 / 2;
-      const Fragments left = all[row % 8 * 4 + pair], right = all[column * 4 + pair];
-      sum += half(left.a[k / 8 * 2 + row / 8], k) * half(right.b[k / 8], k);
+      sum += half(left[pair].a[k / 8 * 2 + at / 2], k) * half(right[at % 2][pair].b[k / 8], k);
     }
     d[at] = sum;
   }

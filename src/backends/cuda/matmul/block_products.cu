@@ -181,15 +181,20 @@ __device__ __forceinline__ void finish(const BlockProductParams& p, int64_t outp
 
 // ---- Up to 16 tokens ----
 
-template <DType kType, int TokenTiles>
-__global__ void __launch_bounds__(kSkinnyWarps* kWarpSize, 1) skinny_kernel(BlockProductParams p) {
+// Thread blocks that a multiprocessor shall hold: three of Q4_K have 24 KB of elements under way.
+template <int TokenTiles, int Warps>
+constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 ? 3 : 1;
+
+template <DType kType, int TokenTiles, int Warps>
+__global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<TokenTiles, Warps>))
+    skinny_kernel(BlockProductParams p) {
   using Weights = StripOfWeights<kType>;
   auto* sums = &shared_memory<float4>();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_id();
   const int g = lane / 4, i = lane % 4;
   const int64_t first_output = int64_t{blockIdx.x} * kTileOutputs;
 
-  for (int chain = warp; chain < p.chains.count; chain += kSkinnyWarps) {
+  for (int chain = warp; chain < p.chains.count; chain += Warps) {
     float sum[TokenTiles][4] = {};
     const int end = min((chain + 1) * p.chains.chain_strips, p.chains.strips);
     for (int strip = chain * p.chains.chain_strips; strip < end; ++strip) {
@@ -246,6 +251,8 @@ __global__ void __launch_bounds__(kSkinnyWarps* kWarpSize, 1) skinny_kernel(Bloc
 
 // ---- More tokens: a stage is a strip ----
 
+constexpr int kStages = 4;  // of at most 28 KB
+
 template <DType kType>
 struct WideStage {
   static constexpr int kChunks = StripOfWeights<kType>::kUnits * 4;
@@ -301,14 +308,13 @@ __device__ __forceinline__ void load_stage(const BlockProductParams& p, WideStag
     else
       cp_async<16>(&to.totals[row], p.totals + row_strip * kStripGroups, inside ? 16 : 0);
   }
-  cp_async_commit();
 }
 static_assert(kWideThreads == kWideOutputs + 2 * kWideTokens);
 
 template <DType kType>
 __global__ void __launch_bounds__(kWideThreads) wide_kernel(BlockProductParams p) {
   struct Shared {
-    WideStage<kType> stage[2];
+    WideStage<kType> stage[kStages];
   };
   using Stage = WideStage<kType>;
   auto& shared = shared_memory<Shared>();
@@ -321,16 +327,17 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(BlockProductParams p
 
   float total[kWarpOutputTiles][kWarpTokenTiles][4] = {};
   float sum[kWarpOutputTiles][kWarpTokenTiles][4] = {};
-  if (p.chains.strips > 0) load_stage<kType>(p, shared.stage[0], 0, first_output, first_token);
+  const auto fetch = [&](int s) {
+    if (s < p.chains.strips)
+      load_stage<kType>(p, shared.stage[s % kStages], s, first_output, first_token);
+    cp_async_commit();  // even nothing: the waits count
+  };
+  for (int s = 0; s + 1 < kStages; ++s) fetch(s);
   for (int s = 0; s < p.chains.strips; ++s) {
-    if (s + 1 < p.chains.strips) {
-      load_stage<kType>(p, shared.stage[(s + 1) % 2], s + 1, first_output, first_token);
-      cp_async_wait<1>();
-    } else {
-      cp_async_wait<0>();
-    }
-    __syncthreads();
-    const Stage& stage = shared.stage[s % 2];
+    cp_async_wait<kStages - 2>();
+    __syncthreads();  // stage s is there, and nobody reads stage s - 1 any more
+    fetch(s + kStages - 1);
+    const Stage& stage = shared.stage[s % kStages];
     StripOfWeights<kType> w[kWarpOutputTiles];
     ADDER_UNROLL
     for (int tile = 0; tile < kWarpOutputTiles; ++tile) {
@@ -365,7 +372,6 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(BlockProductParams p
         sum[tile][token_tile][at] = 0;
       });
     }
-    __syncthreads();  // before the next copies overwrite what was read
   }
   for_each_output([&](int tile, int token_tile, int at) {
     const int64_t output = first_output + warp_output + tile * kTileOutputs + tile_output(lane, at);
@@ -378,12 +384,21 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(BlockProductParams p
 
 // ---- Launchers ----
 
-template <DType kType, int TokenTiles>
+template <DType kType, int TokenTiles, int Warps>
 void launch_skinny(CudaContext& context, const BlockProductParams& p) {
-  launch(context.device, skinny_kernel<kType, TokenTiles>,
-         {blocks(ceil_div(p.outputs, kTileOutputs)), dim3(kSkinnyWarps * kWarpSize),
+  launch(context.device, skinny_kernel<kType, TokenTiles, Warps>,
+         {blocks(ceil_div(p.outputs, kTileOutputs)), dim3(Warps * kWarpSize),
           skinny_shared_bytes<TokenTiles>(p.chains)},
          p);
+}
+
+template <DType kType>
+void run_skinny(CudaContext& context, const BlockProductParams& p) {
+  if (p.tokens > kTileTokens) return launch_skinny<kType, 2, kSkinnyWarps>(context, p);
+  const int64_t blocks = ceil_div(p.outputs, kTileOutputs);
+  if (blocks <= context.device.info().multiprocessors && p.chains.count > kSkinnyWarps)
+    return launch_skinny<kType, 1, kManyWarps>(context, p);
+  launch_skinny<kType, 1, kSkinnyWarps>(context, p);
 }
 
 template <DType kType>
@@ -403,14 +418,12 @@ void run(CudaContext& context, BlockProductParams p) {
            {blocks(ceil_div(piece.tokens * p.chains.strips, kQuantizeWarps)),
             dim3(kQuantizeWarps * kWarpSize)},
            piece);
-    if (all_tokens <= kTileTokens) {
-      launch_skinny<kType, 1>(context, piece);
-    } else if (all_tokens <= kSkinnyTokens) {
-      launch_skinny<kType, 2>(context, piece);
+    if (all_tokens <= kSkinnyTokens) {
+      run_skinny<kType>(context, piece);
     } else {
       launch(context.device, wide_kernel<kType>,
              {blocks(ceil_div(piece.tokens, kWideTokens), ceil_div(p.outputs, kWideOutputs)),
-              dim3(kWideThreads), 2 * sizeof(WideStage<kType>)},
+              dim3(kWideThreads), kStages * sizeof(WideStage<kType>)},
              piece);
     }
   }

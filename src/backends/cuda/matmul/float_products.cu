@@ -161,8 +161,15 @@ __device__ __forceinline__ void finish(const FloatProductParams& p, int64_t outp
   p.out[token * p.out_row + output] = sum + (p.bias == nullptr ? 0.0f : p.bias[output]);
 }
 
-template <DType kType, int TokenTiles>
-__global__ void __launch_bounds__(kSkinnyWarps* kWarpSize) skinny_kernel(FloatProductParams p) {
+// Thread blocks that a multiprocessor shall hold: three have 96 KB of BF16 under way.
+template <DType kType, int TokenTiles, int Warps>
+constexpr int min_blocks = Warps == kManyWarps                        ? 1
+                           : TokenTiles == 1 && kType == DType::kBF16 ? 3
+                                                                      : 2;
+
+template <DType kType, int TokenTiles, int Warps>
+__global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<kType, TokenTiles, Warps>))
+    skinny_kernel(FloatProductParams p) {
   using Format = FloatFormat<kType>;
   auto* sums = &shared_memory<float4>();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_id();
@@ -177,7 +184,7 @@ __global__ void __launch_bounds__(kSkinnyWarps* kWarpSize) skinny_kernel(FloatPr
                      : nullptr;
   }
 
-  for (int chain = warp; chain < p.chains.count; chain += kSkinnyWarps) {
+  for (int chain = warp; chain < p.chains.count; chain += Warps) {
     float sum[TokenTiles][4] = {};
     const int end = min((chain + 1) * p.chains.chain_strips, p.chains.strips);
     for (int strip = chain * p.chains.chain_strips; strip < end; ++strip) {
@@ -244,6 +251,9 @@ __global__ void split_kernel(FloatProductParams p) {
 }
 
 constexpr int kStageGroups = 2;  // half a strip
+// As many as fit into the 163 KB of sm_80: 3 of 40 KB, for F32 2 of 56 KB.
+template <DType kType>
+constexpr int kStages = kType == DType::kF32 ? 2 : 3;
 
 template <int kLoads>
 struct WideStage {
@@ -276,14 +286,13 @@ __device__ __forceinline__ void load_stage(const FloatProductParams& p,
     if (inside) from += (part * p.tokens + token) * width + (int64_t{stage} * 8 + chunk) * 8;
     cp_async<16>(&to.x[part][row][swizzled(row, chunk)], from, inside ? 16 : 0);
   }
-  cp_async_commit();
 }
 
 template <DType kType>
 __global__ void __launch_bounds__(kWideThreads) wide_kernel(FloatProductParams p) {
   using Format = FloatFormat<kType>;
   struct Shared {
-    WideStage<Format::kLoads> stage[2];
+    WideStage<Format::kLoads> stage[kStages<kType>];
   };
   auto& shared = shared_memory<Shared>();
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_id();
@@ -297,16 +306,17 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(FloatProductParams p
   float sum[kWarpOutputTiles][kWarpTokenTiles][4] = {};
   const int stages = (p.chains.groups + kStageGroups - 1) / kStageGroups;
   const int chain_stages = p.chains.chain_strips * (kStripGroups / kStageGroups);
-  if (stages > 0) load_stage<kType>(p, shared.stage[0], 0, first_output, first_token);
+  const auto fetch = [&](int s) {
+    if (s < stages)
+      load_stage<kType>(p, shared.stage[s % kStages<kType>], s, first_output, first_token);
+    cp_async_commit();  // even nothing: the waits count
+  };
+  for (int s = 0; s + 1 < kStages<kType>; ++s) fetch(s);
   for (int s = 0; s < stages; ++s) {
-    if (s + 1 < stages) {
-      load_stage<kType>(p, shared.stage[(s + 1) % 2], s + 1, first_output, first_token);
-      cp_async_wait<1>();
-    } else {
-      cp_async_wait<0>();
-    }
-    __syncthreads();
-    const auto& stage = shared.stage[s % 2];
+    cp_async_wait<kStages<kType> - 2>();
+    __syncthreads();  // stage s is there, and nobody reads stage s - 1 any more
+    fetch(s + kStages<kType> - 1);
+    const auto& stage = shared.stage[s % kStages<kType>];
     ADDER_UNROLL
     for (int half = 0; half < kStageGroups; ++half) {
       if (s * kStageGroups + half >= p.chains.groups) continue;
@@ -344,7 +354,6 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(FloatProductParams p
         sum[tile][token_tile][at] = 0;
       });
     }
-    __syncthreads();  // before the next copies overwrite what was read
   }
   for_each_output([&](int tile, int token_tile, int at) {
     const int64_t output = first_output + warp_output + tile * kTileOutputs + tile_output(lane, at);
@@ -357,18 +366,26 @@ __global__ void __launch_bounds__(kWideThreads) wide_kernel(FloatProductParams p
 
 // ---- Launchers ----
 
-template <DType kType, int TokenTiles>
+template <DType kType, int TokenTiles, int Warps>
 void launch_skinny(CudaContext& context, const FloatProductParams& p) {
-  launch(context.device, skinny_kernel<kType, TokenTiles>,
-         {blocks(ceil_div(p.outputs, kTileOutputs)), dim3(kSkinnyWarps * kWarpSize),
+  launch(context.device, skinny_kernel<kType, TokenTiles, Warps>,
+         {blocks(ceil_div(p.outputs, kTileOutputs)), dim3(Warps * kWarpSize),
           skinny_shared_bytes<TokenTiles>(p.chains)},
          p);
 }
 
 template <DType kType>
+void run_skinny(CudaContext& context, const FloatProductParams& p) {
+  if (p.tokens > kTileTokens) return launch_skinny<kType, 2, kSkinnyWarps>(context, p);
+  const int64_t blocks = ceil_div(p.outputs, kTileOutputs);
+  if (blocks <= context.device.info().multiprocessors && p.chains.count > kSkinnyWarps)
+    return launch_skinny<kType, 1, kManyWarps>(context, p);
+  launch_skinny<kType, 1, kSkinnyWarps>(context, p);
+}
+
+template <DType kType>
 void run(CudaContext& context, FloatProductParams p) {
-  if (p.tokens <= kTileTokens) return launch_skinny<kType, 1>(context, p);
-  if (p.tokens <= kSkinnyTokens) return launch_skinny<kType, 2>(context, p);
+  if (p.tokens <= kSkinnyTokens) return run_skinny<kType>(context, p);
   const int64_t all_tokens = p.tokens, width = int64_t{p.chains.groups} * kGroup;
   p.parts = static_cast<uint16_t*>(context.scratch(
       static_cast<size_t>(kParts * std::min(all_tokens, kPieceTokens) * width) * sizeof(uint16_t)));
@@ -382,7 +399,7 @@ void run(CudaContext& context, FloatProductParams p) {
            piece);
     launch(context.device, wide_kernel<kType>,
            {blocks(ceil_div(piece.tokens, kWideTokens), ceil_div(p.outputs, kWideOutputs)),
-            dim3(kWideThreads), 2 * sizeof(WideStage<FloatFormat<kType>::kLoads>)},
+            dim3(kWideThreads), kStages<kType> * sizeof(WideStage<FloatFormat<kType>::kLoads>)},
            piece);
   }
 }

@@ -8,7 +8,8 @@
 namespace adder::ADDER_CUDA_NS {
 
 inline constexpr int kTileOutputs = 16, kTileTokens = 8;
-inline constexpr int kSkinnyWarps = 8;
+// Of a skinny block: 8, or 16 for few outputs, where more blocks would find no multiprocessor.
+inline constexpr int kSkinnyWarps = 8, kManyWarps = 16;
 // The wide kernels: a thread block makes 128 outputs of 64 tokens, a warp 32 of 32.
 inline constexpr int kWideOutputs = 128, kWideTokens = 64, kWideThreads = 256;
 inline constexpr int kWarpOutputTiles = 2, kWarpTokenTiles = 4;
@@ -55,7 +56,7 @@ constexpr size_t skinny_shared_bytes(const Chains& chains) {
 template <int TokenTiles, typename Store>
 __device__ __forceinline__ void add_chains(const float4* sums, int chains, Store&& store) {
   constexpr int kElements = kTileOutputs * kTileTokens * TokenTiles;
-  for (int e = static_cast<int>(threadIdx.x); e < kElements; e += kSkinnyWarps * kWarpSize) {
+  for (int e = static_cast<int>(threadIdx.x); e < kElements; e += static_cast<int>(blockDim.x)) {
     const int output = e % kTileOutputs, token = e / kTileOutputs;
     const int lane = output % 8 * 4 + token % 8 / 2, at = output / 8 * 2 + token % 2;
     const float* from = reinterpret_cast<const float*>(sums + token / 8 * kWarpSize + lane) + at;
