@@ -115,13 +115,13 @@ TEST(DecodeLoop, StopsAtStopTokens) {
   EXPECT_GT(got.grids, want.grids);
 }
 
-// More ids than the ring of the newest holds.
+// The ring of the newest ids is full after a few tokens and goes round.
 TEST(DecodeLoop, ForgetsTheOldestOfManyTokens) {
   const auto e = golden_engine("mamba1_hf", on_emulator(1));
-  GenerationRequest request = greedy({1, 2}, 12);
+  GenerationRequest request = greedy({1, 2}, 40);
   request.sampling.repeat_penalty = 1.9f;
-  request.sampling.repeat_last_n = kDecodeRecent;
-  const auto recent = random_ids(4, kDecodeRecent - 7);
+  request.sampling.repeat_last_n = kDecodeRecent - 6;
+  const auto recent = random_ids(4, kDecodeRecent - 8, 8);
   expect_same(run(*e, {request}, false, recent), run(*e, {request}, true, recent));
 }
 
