@@ -26,7 +26,6 @@ __global__ void read_kernel(ReadParams p) {
   for (int pass = 0; pass < p.passes; ++pass) {
     // The offset depends on what was read, as far as the compiler knows.
     const uint4* memory = p.memory + (bits == 0x12345678u ? 1 : 0);
-#pragma unroll 4
     for (int64_t i = first; i + 1 < p.vectors; i += step) {
       const uint4 v = p.shared_by_all ? load_stream(memory + i) : memory[i];
       bits ^= v.x ^ v.y ^ v.z ^ v.w;
