@@ -27,7 +27,7 @@ inline float round_even(float v) {
 struct ScaleAndMin {
   int scale, min;
 };
-inline ScaleAndMin k_scale_and_min(const uint8_t* b, int j) {
+constexpr ScaleAndMin k_scale_and_min(const uint8_t* b, int j) {
   if (j < 4) return {b[j] & 63, b[j + 4] & 63};
   return {(b[j + 4] & 15) | (b[j - 4] >> 6) << 4, (b[j + 4] >> 4) | (b[j] >> 6) << 4};
 }

@@ -78,6 +78,17 @@ __device__ __forceinline__ uint32_t pack_bf16(float low, float high) {
 #endif
 }
 
+// binary16, exact for every pattern (cvt.f32.f16).
+__device__ __forceinline__ float half_to_float(uint32_t bits) {
+#ifdef ADDER_CUDA_EMULATED
+  return f16_to_f32(static_cast<uint16_t>(bits));
+#else
+  float y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(static_cast<uint16_t>(bits)));
+  return y;
+#endif
+}
+
 // An activation is float or Bf16; arithmetic is float32 in either case.
 struct Bf16 {
   uint16_t bits;
@@ -96,7 +107,13 @@ __device__ __forceinline__ float from_float<float>(float v) {
 }
 template <>
 __device__ __forceinline__ Bf16 from_float<Bf16>(float v) {
+#ifdef ADDER_CUDA_EMULATED
   return {f32_to_bf16(v)};
+#else
+  Bf16 rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(v));
+  return rounded;
+#endif
 }
 
 // ---- Waiting ----
@@ -260,6 +277,13 @@ __device__ __forceinline__ void bulk_copy(void* to_shared, const void* from, int
       : "memory");
 #endif
 }
+// Orders this thread's accesses to shared memory before later ones of the copy engine
+// (fence.proxy.async).
+__device__ __forceinline__ void fence_proxy_async() {
+#if !defined(ADDER_CUDA_EMULATED) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
 // Makes initialised mbarriers visible to the copy engine (fence.mbarrier_init).
 __device__ __forceinline__ void fence_mbar_init() {
 #if !defined(ADDER_CUDA_EMULATED) && __CUDA_ARCH__ >= 900
@@ -285,13 +309,17 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
   const auto half = [](uint32_t pair, unsigned k) {
     return bf16_to_f32(static_cast<uint16_t>(pair >> (16 * (k % 2))));
   };
+  Fragments left[4], right[2][4];  // by pair: rows g and g + 8, columns 2i and 2i + 1
+  for (unsigned pair = 0; pair < 4; ++pair) {
+    left[pair] = all[g * 4 + pair];
+    for (unsigned column = 0; column < 2; ++column)
+      right[column][pair] = all[(2 * i + column) * 4 + pair];
+  }
   for (unsigned at = 0; at < 4; ++at) {
-    const unsigned row = g + (at / 2) * 8, column = 2 * i + at % 2;
     float sum = d[at];
     for (unsigned k = 0; k < 16; ++k) {
       const unsigned pair = k % 8 / 2;
-      const Fragments left = all[row % 8 * 4 + pair], right = all[column * 4 + pair];
-      sum += half(left.a[k / 8 * 2 + row / 8], k) * half(right.b[k / 8], k);
+      sum += half(left[pair].a[k / 8 * 2 + at / 2], k) * half(right[at % 2][pair].b[k / 8], k);
     }
     d[at] = sum;
   }
@@ -300,6 +328,36 @@ __device__ __forceinline__ void mma_16x8x16(float (&d)[4], const uint32_t (&a)[4
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#endif
+}
+
+// D = A * B + D in integers: A 16 x 32 int8 row-major, B 32 x 8 int8 column-major, D 16 x 8 int32
+// (mma.sync.aligned.m16n8k32). A register holds four neighbours along k; g and i as above:
+//   a[0] (g, 4i)  a[1] (g + 8, 4i)  a[2] (g, 4i + 16)  a[3] (g + 8, 4i + 16)
+//   b[0] (4i, g)  b[1] (4i + 16, g)         d as above
+__device__ __forceinline__ void mma_16x8x32(int32_t (&d)[4], const uint32_t (&a)[4],
+                                            const uint32_t (&b)[2]) {
+#ifdef ADDER_CUDA_EMULATED
+  struct Fragments {
+    uint32_t a[4], b[2];
+  } mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto all = emulator::exchange(kFullMask, /*kind=*/103, mine);
+  const unsigned lane = emulator::linear_thread() % 32, g = lane / 4, i = lane % 4;
+  for (unsigned quad = 0; quad < 4; ++quad) {
+    const Fragments left = all[g * 4 + quad];
+    for (unsigned at = 0; at < 4; ++at) {
+      const Fragments right = all[(2 * i + at % 2) * 4 + quad];
+      for (unsigned half = 0; half < 2; ++half)
+        d[at] = __dp4a(static_cast<int>(left.a[half * 2 + at / 2]), static_cast<int>(right.b[half]),
+                       d[at]);
+    }
+  }
+#else
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }

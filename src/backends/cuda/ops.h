@@ -7,8 +7,9 @@
 
 namespace adder::ADDER_CUDA_NS {
 
-// A copy in device memory, rows without gaps, which is what `embedding` and `matmul` take.
-Tensor import_weight(CudaContext& context, const Tensor& host, Buffer* owner);
+// A copy in device memory: for kRows the bytes as they are, rows without gaps; for kMatmul a matrix
+// in the form of matmul/, kPacked.
+Tensor import_weight(CudaContext& context, const Tensor& host, WeightUse use, Buffer* owner);
 void embedding(CudaContext& context, const EmbeddingArgs& args);
 void gather_rows(CudaContext& context, const Tensor& x, std::span<const int32_t> rows,
                  const Tensor& out);
@@ -20,5 +21,7 @@ void selective_scan(CudaContext& context, const SelectiveScanArgs& args);
 void ssd_scan(CudaContext& context, const SsdScanArgs& args);
 // Waits: the ids are for the host.
 void sample(CudaContext& context, const SampleArgs& args);
+std::unique_ptr<DecodeLoop> make_decode_loop(CudaContext& context, int64_t rows,
+                                             int64_t vocab_limit, const DecodeStep& step);
 
 }  // namespace adder::ADDER_CUDA_NS
