@@ -19,8 +19,17 @@
 namespace adder::cli {
 
 void add_engine_options(CLI::App& command, ModelOptions& options) {
-  command.add_option("--device", options.device, "Where to compute")
-      ->check(CLI::IsMember(available_devices()))
+  command
+      .add_option("--device", options.device,
+                  "Where to compute: cpu, cuda or cuda:1 (a GPU), ref (slow, the definition)")
+      ->check([](const std::string& name) -> std::string {
+        try {
+          check_device_name(name);
+        } catch (const Error& e) {
+          return e.what();
+        }
+        return {};
+      })
       ->capture_default_str();
   command.add_option("--threads", options.threads, "Compute threads; 0: one per CPU available")
       ->check(CLI::Range(0, 1024))

@@ -23,6 +23,7 @@ void bench(BenchOptions& o) {
   EngineOptions engine = bench_engine_options({}, o.bench.batches);
   if (o.profile) engine.wrap_backend = profile_into(&o.bench.profiler);
   const cli::BenchModel model = cli::load_bench_model(o.source, engine);
+  o.bench.device = o.source.model.device;
   o.bench.threads = o.source.model.threads;
   o.bench.progress = [&](const std::string& line) { status.show(line); };
   o.bench.cancel = &cli::watch_interrupt();

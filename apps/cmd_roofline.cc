@@ -63,12 +63,12 @@ void roofline(RooflineOptions& o) {
   cli::StatusLine status;
   const auto progress = [&](const std::string& line) { status.show(line); };
   const auto measure = [&](int threads) {
-    const auto probe = make_machine_probe(threads);
+    const auto probe = make_machine_probe(o.source.model.device, threads);
     return MachineCeilings{probe->threads(), measure_ceilings(*probe, o.samples, 0.05, progress)};
   };
   std::vector<MachineCeilings> all = {measure(o.source.model.threads)};
-  if (all.front().threads > 1) all.push_back(measure(1));
-  const std::string isa(make_machine_probe(1)->name());
+  if (all.front().threads > 1 && o.source.model.device == "cpu") all.push_back(measure(1));
+  const std::string isa(make_machine_probe(o.source.model.device, 1)->name());
 
   cli::BenchModel model;
   ModelBenchOptions bench;
@@ -84,6 +84,7 @@ void roofline(RooflineOptions& o) {
     bench.prompt = model.engine->block();
     bench.gen = 16;
     bench.repeat = o.samples;
+    bench.device = o.source.model.device;
     bench.threads = o.source.model.threads;
     bench.progress = progress;
     bench.cancel = &cli::watch_interrupt();

@@ -11,6 +11,7 @@ median of the others is printed. Needs PyTorch, and for their sides mambapy, tra
 """
 
 import argparse
+import copy
 import importlib
 import itertools
 import os
@@ -169,6 +170,35 @@ def bench_call(table, _):
         table.measure(case, {"Adder": lambda: [function(*arguments) for _ in range(calls)]}, per=calls)
 
 
+def saved_and_loaded(model):
+    """The engine with the weights of a transformers model, in their dtype."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return adder.load(folder, threads=torch.get_num_threads())
+
+
+def prefill_of(model, ids):
+    return lambda: model(ids, use_cache=True)
+
+
+def decode_of(model, ids):
+    """GENERATED steps behind the first of ids."""
+    start = model(ids[:, :8], use_cache=True)
+
+    def run():
+        cache, one = start.cache_params, torch.tensor([[1]])
+        for t in range(GENERATED):
+            model(one, cache_params=cache, use_cache=True, cache_position=torch.tensor([PROMPT + t]))
+
+    return run
+
+
+def engine_decode_of(engine, prompt):
+    state = engine.feed(engine.state(), prompt[:8])
+    options = {"max_tokens": GENERATED, "temperature": 0, "ignore_eos": True}
+    return lambda: engine.generate([1], state=state, **options)
+
+
 def bench_model(table, peers):
     transformers = peers.transformers
     if transformers is None:
@@ -176,10 +206,8 @@ def bench_model(table, peers):
     torch.manual_seed(0)
     model = transformers.MambaForCausalLM(transformers.MambaConfig(num_hidden_layers=24)).eval()
     ids = torch.randint(0, model.config.vocab_size, (1, PROMPT))
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        engine = adder.load(folder, threads=torch.get_num_threads())
     prompt = ids[0].tolist()
+    engine = saved_and_loaded(model)
 
     def on_shims(function):
         def run():
@@ -188,20 +216,11 @@ def bench_model(table, peers):
 
         return run
 
-    logits = torch.from_numpy(engine.logits(prompt, last=1))[:, : model.config.vocab_size]
-    check("Adder's engine", logits, model(ids).logits[0, -1:])
+    def logits(engine):
+        return torch.from_numpy(engine.logits(prompt, last=1))[:, : model.config.vocab_size]
 
-    def prefill():
-        model(ids, use_cache=True)
-
-    def decode():
-        cache, one = start.cache_params, torch.tensor([[1]])
-        for t in range(GENERATED):
-            model(one, cache_params=cache, use_cache=True, cache_position=torch.tensor([PROMPT + t]))
-
-    start = model(ids[:, :8], use_cache=True)
-    state = engine.feed(engine.state(), prompt[:8])
-    options = {"max_tokens": GENERATED, "temperature": 0, "ignore_eos": True}
+    check("Adder's engine", logits(engine), model(ids).logits[0, -1:])
+    prefill, decode = prefill_of(model, ids), decode_of(model, ids)
     table.measure(
         f"mamba-130m shape, prefill of {PROMPT}, per token",
         {
@@ -211,12 +230,18 @@ def bench_model(table, peers):
         },
         per=PROMPT,
     )
+    # The same model with weights rounded to bfloat16: as it is, and widened again for transformers.
+    half = copy.deepcopy(model).to(torch.bfloat16)
+    engine_half = saved_and_loaded(half)
+    check("Adder's engine, bfloat16", logits(engine_half), copy.deepcopy(half).float()(ids).logits[0, -1:])
     table.measure(
         "mamba-130m shape, decode, per token",
         {
-            "Adder's engine": lambda: engine.generate([1], state=state, **options),
+            "Adder's engine, bfloat16 weights": engine_decode_of(engine_half, prompt),
+            "Adder's engine": engine_decode_of(engine, prompt),
             "transformers": decode,
             "transformers on adder.compat": on_shims(decode),
+            "transformers, bfloat16": decode_of(half, ids),
         },
         per=GENERATED,
     )

@@ -20,9 +20,8 @@ if(ADDER_HAVE_CUDA)
   enable_language(CUDA)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # which CMake 3.25 does not know
   find_package(CUDAToolkit REQUIRED)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS src/backends/cuda/*.cc src/backends/cuda/*.cu
-       src/backends/cuda/matmul/*.cc src/backends/cuda/matmul/*.cu
-       src/backends/cuda/runtime/*.cc)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/backends/cuda/*.cc src/backends/cuda/*.cu)
+  list(FILTER cuda_sources EXCLUDE REGEX "/cuda/shim/")
   add_library(adder_cuda STATIC ${cuda_sources})
   target_include_directories(adder_cuda PUBLIC src)
   target_link_libraries(adder_cuda PUBLIC adder_core adder_kernels PRIVATE CUDA::cudart_static)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, AsyncIterator, Callable, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, AsyncGenerator, Callable, Optional, Sequence, Union
 
 import numpy as np
 
 from adder import _core
-from adder._base import ModelBase, Prompt
-from adder.generation import Generation, Options, generation_of
+from adder._base import Prompt
+from adder.chat import ChatModel, Messages
+from adder.generation import Generation, Options, generation_of, without_blank
 from adder.scoring import Score, make_score
 from adder.state import State
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _SLICE_S = 0.05
 
 
-class AsyncModel(ModelBase):
+class AsyncModel(ChatModel):
     """What Model has for asyncio. Cancelling a task ends its work within a step of the engine."""
 
     _pool: Optional[ThreadPoolExecutor] = None
@@ -31,26 +32,35 @@ class AsyncModel(ModelBase):
         self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]
     ) -> Generation:
         """`generate`, without blocking the event loop."""
-        sequence, request = await self._astart(prompt, state, options)
-        try:
-            while not sequence.done:
-                await self._in_thread(sequence.advance, _SLICE_S, False, None)
-        finally:
-            sequence.cancel()
-        return generation_of(sequence, self._core, request)
+        return await self._answer(self._start, "prompt", prompt, state, options)
 
-    async def astream(
+    def astream(
         self, prompt: Prompt, *, state: Optional[State] = None, **options: Unpack[Options]
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """`stream`, without blocking the event loop: ``async for piece in model.astream(...)``."""
-        sequence, _ = await self._astart(prompt, state, options)
-        try:
-            while not sequence.done:
-                piece = await self._in_thread(sequence.advance, _SLICE_S, True, None)
-                if piece:
-                    yield piece
-        finally:
-            sequence.cancel()
+        return self._pieces(self._start, "prompt", prompt, state, options)
+
+    async def achat(
+        self,
+        messages: Messages,
+        *,
+        template: str = "",
+        state: Optional[State] = None,
+        **options: Unpack[Options],
+    ) -> Generation:
+        """`chat`, without blocking the event loop."""
+        return await self._answer(self._start_chat, messages, template, state, options)
+
+    def achat_stream(
+        self,
+        messages: Messages,
+        *,
+        template: str = "",
+        state: Optional[State] = None,
+        **options: Unpack[Options],
+    ) -> AsyncGenerator[str, None]:
+        """`chat_stream`, without blocking the event loop."""
+        return self._pieces(self._start_chat, messages, template, state, options)
 
     async def afeed(self, state: Optional[State], prompt: Prompt) -> State:
         """`feed`, without blocking the event loop."""
@@ -62,6 +72,10 @@ class AsyncModel(ModelBase):
         result = await self._cancellable(self._core.next_token, ids)
         return make_score(self._core, text, ids, first, *result)
 
+    async def alogits(self, ids: Prompt, last: Optional[int] = None) -> np.ndarray:
+        """`logits`, without blocking the event loop."""
+        return await self._cancellable(self._core.logits, *self._to_logits(ids, last))
+
     async def aembed(
         self, text: Union[Prompt, Sequence[Prompt]], *, pooling: str = "mean"
     ) -> np.ndarray:
@@ -70,14 +84,35 @@ class AsyncModel(ModelBase):
         vectors = await self._cancellable(self._core.embed, texts, pooling == "mean")
         return vectors[0] if single else vectors
 
-    def _in_thread(self, function: Callable, *arguments: Any) -> "asyncio.Future":
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(max_workers=self._core.slots, thread_name_prefix="adder")
-        return asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+    # start: what begins the request, in a thread: tokenizing a long prompt takes a while too.
+    async def _answer(self, start: Callable, *arguments: Any) -> Generation:
+        sequence, request, *blank = await self._in_thread(start, *arguments)
+        try:
+            while not sequence.done:
+                await self._in_thread(sequence.advance, _SLICE_S, False, None)
+        finally:
+            sequence.cancel()
+        return generation_of(sequence, self._core, request, *blank)
 
-    # Tokenizing a long prompt takes a while too.
-    def _astart(self, prompt: Prompt, state: Optional[State], options: Options) -> "asyncio.Future":
-        return self._in_thread(self._start, "prompt", prompt, state, options)
+    async def _pieces(self, start: Callable, *arguments: Any) -> AsyncGenerator[str, None]:
+        sequence, _, *blank = await self._in_thread(start, *arguments)
+        at_start = True
+        try:
+            while not sequence.done:
+                piece = await self._in_thread(sequence.advance, _SLICE_S, True, None)
+                if piece and at_start:
+                    at_start = False
+                    piece = without_blank(piece, *blank)
+                if piece:
+                    yield piece
+        finally:
+            sequence.cancel()
+
+    def _in_thread(self, function: Callable, *arguments: Any) -> "asyncio.Future":
+        slots = self._core.slots  # throws in a forked child, which has not the pool's threads
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(max_workers=slots, thread_name_prefix="adder")
+        return asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def _cancellable(self, function: Callable, *arguments: Any) -> Any:
         cancel = _core.Cancel()

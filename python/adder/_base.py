@@ -81,13 +81,20 @@ class ModelBase:
             raise ValueError("text: expected at least 1 token, got none")
         return (ids, False) if start is None else ([start, *ids], True)
 
+    def _to_logits(self, ids: Prompt, last: Optional[int]) -> Tuple[List[int], int]:
+        """(ids, of how many positions)"""
+        tokens = self._ids("ids", ids, True)
+        if not tokens:
+            raise ValueError("ids: expected at least 1 token, got none")
+        return tokens, len(tokens) if last is None else _checks.integer("last", last, 1, len(tokens))
+
     def _to_embed(
         self, text: Union[Prompt, Sequence[Prompt]], pooling: str
     ) -> Tuple[List[List[int]], bool]:
         """(ids of each text, whether it was one text and not a list)"""
         if pooling not in ("mean", "last"):
             raise ValueError(f"pooling: expected 'mean' or 'last', got {pooling!r}")
-        single = _checks.is_text_or_ids(text)
+        single = _checks.is_text_or_ids("text", text)
         texts = [self._ids("text", t, True) for t in ([text] if single else text)]  # type: ignore
         for i, tokens in enumerate(texts):
             if not tokens:

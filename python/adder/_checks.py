@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, List, Optional, Sequence, Union
+import os
+from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
 
 import numpy as np
 
@@ -32,6 +33,8 @@ def real(name: str, value: Any, low: float, high: float) -> float:
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__}") from None
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
     if math.isnan(number) or not low <= number <= high:
         raise ValueError(f"{name}: expected a number from {low:g} to {high:g}, got {number:g}")
     return number
@@ -71,12 +74,14 @@ def ids(name: str, value: Any) -> List[int]:
     return array.tolist()
 
 
-def is_text_or_ids(value: Any) -> bool:
+def is_text_or_ids(name: str, value: Any) -> bool:
     """Whether `value` is one prompt, and not a list of them."""
     if isinstance(value, str):
         return True
     if isinstance(value, np.ndarray):
         return value.ndim == 1
+    if isinstance(value, (bytes, Mapping)) or not hasattr(value, "__getitem__"):
+        raise TypeError(f"{name}: expected text, token ids or a list of them, got {type(value).__name__}")
     return bool(len(value)) and isinstance(value[0], (int, np.integer))
 
 
@@ -84,5 +89,25 @@ def strings(name: str, value: Optional[Union[str, Sequence[str]]]) -> List[str]:
     if value is None:
         return []
     if isinstance(value, str):
-        return [value]
-    return [text(f"{name}[{i}]", item) for i, item in enumerate(value)]
+        return [text(name, value)]
+    return [text(f"{name}[{i}]", item) for i, item in enumerate(iterable(name, value))]
+
+
+def iterable(name: str, value: Any) -> Iterable:
+    """`value`, which has several items: a single text is none of them."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name}: expected several, as a list, got {type(value).__name__}")
+    return value
+
+
+def path(name: str, value: Any) -> bytes:
+    """A path as the system takes it."""
+    try:
+        encoded = os.fsencode(value)
+    except TypeError:
+        raise TypeError(f"{name}: expected a path, got {type(value).__name__}") from None
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{name}: expected a path that the system can have: {error}") from None
+    if b"\0" in encoded:
+        raise ValueError(f"{name}: expected a path without NUL, got {value!r}")
+    return encoded

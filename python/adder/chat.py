@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from adder import _checks, _core
 from adder._base import ModelBase
 from adder.generation import Generation, Options, generation_of
 from adder.state import State
+from adder.stream import Stream
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -38,17 +38,32 @@ class ChatModel(ModelBase):
         state : the state of an earlier answer (`keep_state`): `messages` are then the new ones only.
         options : as for `generate`.
         """
-        prompt, options, blank = self._chat_request(messages, template, state, options)
-        sequence, request = self._start("messages", prompt, state, options)
+        sequence, request, blank = self._start_chat(messages, template, state, options)
         _core.finish([sequence], None)
-        answer = generation_of(sequence, self._core, request)
-        if blank and answer.text.startswith(" "):
-            answer = dataclasses.replace(answer, text=answer.text[1:])
-        return answer
+        return generation_of(sequence, self._core, request, blank)
+
+    def chat_stream(
+        self,
+        messages: Messages,
+        *,
+        template: str = "",
+        state: Optional[State] = None,
+        **options: Unpack[Options],
+    ) -> Stream:
+        """An iterator over the pieces of the assistant's next message, as `stream`; arguments as for
+        `chat`."""
+        return Stream(self._core, *self._start_chat(messages, template, state, options))
 
     def chat_prompt(self, messages: Messages, *, template: str = "") -> List[int]:
         """The ids that `chat` feeds, for use with `stream` and others."""
         return self._chat_request(messages, template, None, {})[0]
+
+    def _start_chat(
+        self, messages: Messages, template: str, state: Optional[State], options: Options
+    ) -> Tuple[_core.Sequence, _core.Request, bool]:
+        """The request on its way, and whether its answer begins with a blank that is not meant."""
+        prompt, options, blank = self._chat_request(messages, template, state, options)
+        return (*self._start("messages", prompt, state, options), blank)
 
     def _chat_request(
         self, messages: Messages, template: str, state: Optional[State], options: Options
@@ -67,14 +82,15 @@ class ChatModel(ModelBase):
 
 
 def _pairs(messages: Messages) -> List[Tuple[str, str]]:
-    if isinstance(messages, (str, bytes, Mapping)):
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
         raise TypeError(f"messages: expected a list of dicts, got {type(messages).__name__}")
     pairs = []
     for i, message in enumerate(messages):
         for key in ("role", "content"):
             if not isinstance(message, Mapping) or not isinstance(message.get(key), str):
                 raise TypeError(f"messages[{i}]: expected a dict with the strings role and content")
-        pairs.append((message["role"], message["content"]))
+        role, content = (_checks.text(f"messages[{i}]", message[key]) for key in ("role", "content"))
+        pairs.append((role, content))
     if not pairs:
         raise ValueError("messages: expected at least 1, got none")
     return pairs

@@ -10,7 +10,6 @@ import numpy as np
 from adder import _checks, _core
 from adder._async import AsyncModel
 from adder._base import Prompt
-from adder.chat import ChatModel
 from adder.generation import Generation, Options, generation_of
 from adder.scoring import Score, make_score
 from adder.state import State
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Model(AsyncModel, ChatModel):
+class Model(AsyncModel):
     """A loaded model. Make one with :func:`load`.
 
     Any number of threads may use it at once: requests share steps of the engine, and none changes a
@@ -78,9 +77,9 @@ class Model(AsyncModel, ChatModel):
     ) -> List[Generation]:
         """The answers to several prompts, `slots` of them computed together: the same bits as one
         by one, in less time. states, seeds: one per prompt; options as for `generate`."""
-        prompts = list(prompts)
-        seeds = [options.get("seed", 0)] * len(prompts) if seeds is None else list(seeds)
-        states = [None] * len(prompts) if states is None else list(states)
+        prompts = list(_checks.iterable("prompts", prompts))
+        seeds = [options.get("seed", 0)] * len(prompts) if seeds is None else list(_checks.iterable("seeds", seeds))
+        states = [None] * len(prompts) if states is None else list(_checks.iterable("states", states))
         for name, given in (("seeds", seeds), ("states", states)):
             if len(given) != len(prompts):
                 raise ValueError(f"{name}: expected {len(prompts)}, one per prompt, got {len(given)}")
@@ -108,7 +107,7 @@ class Model(AsyncModel, ChatModel):
         """
         if isinstance(source, State):
             return source.bind(self._core)
-        return State(self._core.load_state(os.fspath(source)))
+        return State(self._core.load_state(_checks.path("source", source)))
 
     # --- numbers ---
 
@@ -126,11 +125,7 @@ class Model(AsyncModel, ChatModel):
 
         Columns from config["vocab_size"] on are padding. A str is tokenized first.
         """
-        tokens = self._ids("ids", ids, True)
-        if not tokens:
-            raise ValueError("ids: expected at least 1 token, got none")
-        count = len(tokens) if last is None else _checks.integer("last", last, 1, len(tokens))
-        return self._core.logits(tokens, count, None)
+        return self._core.logits(*self._to_logits(ids, last), None)
 
     def embed(self, text: Union[Prompt, Sequence[Prompt]], *, pooling: str = "mean") -> np.ndarray:
         """Texts as vectors of length 1, from the model's final hidden states, float32.
@@ -169,7 +164,7 @@ def load(
     Raises ValueError naming the file and the field where one is wrong, OSError where it cannot be
     read, NotImplementedError for a kind of model that Adder cannot run.
     """
-    path = "" if model is None else os.fspath(model)
+    path = b"" if model is None else _checks.path("model", model)
     core = _core.Model(
         path,
         _checks.text("device", device),

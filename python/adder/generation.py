@@ -123,6 +123,8 @@ def make_request(
     r.repeat_last_n = _checks.integer("repeat_last_n", repeat_last_n, 0, 2**30)
     r.presence_penalty = _checks.real("presence_penalty", presence_penalty, -2, 2)
     r.frequency_penalty = _checks.real("frequency_penalty", frequency_penalty, -2, 2)
+    if not isinstance(logit_bias, (Mapping, type(None))):
+        raise TypeError(f"logit_bias: expected a dict, got {type(logit_bias).__name__}")
     r.logit_bias = [
         (_checks.integer("logit_bias", id, 0, 2**31 - 1), _checks.real("logit_bias", bias, -100, 100))
         for id, bias in (logit_bias or {}).items()
@@ -135,18 +137,34 @@ def make_request(
     r.top_logprobs = 0 if logprobs is None else _checks.integer("logprobs", logprobs, 0, 2**30)
     r.grammar = "" if grammar is None else _checks.text("grammar", grammar)
     if json_schema is not None:
-        r.json_schema = json_schema if isinstance(json_schema, str) else json.dumps(json_schema)
+        r.json_schema = _schema_text(json_schema)
         if grammar is not None:
             raise ValueError("grammar: expected it or json_schema, got both")
     r.keep_state = _checks.flag("keep_state", keep_state)
     return r
 
 
-def generation_of(sequence: _core.Sequence, core: _core.Model, request: _core.Request) -> Generation:
-    """The result of a sequence that is done."""
+def _schema_text(schema: Any) -> str:
+    if isinstance(schema, str):
+        return _checks.text("json_schema", schema)
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"json_schema: expected what JSON can express: {error}") from None
+
+
+def without_blank(text: str, drop: bool = False) -> str:
+    """`text` without the blank that it may begin with, if `drop`."""
+    return text[1:] if drop and text.startswith(" ") else text
+
+
+def generation_of(
+    sequence: _core.Sequence, core: _core.Model, request: _core.Request, drop_blank: bool = False
+) -> Generation:
+    """The result of a sequence that is done; drop_blank: without a blank that its text begins with."""
     d: Dict[str, Any] = sequence.result()
     return Generation(
-        text=d["text"],
+        text=without_blank(d["text"], drop_blank),
         tokens=d["tokens"],
         finish_reason=d["finish_reason"],
         prompt_tokens=d["prompt_tokens"],

@@ -97,6 +97,10 @@ class AdderForCausalLM:
         if pad_token_id is None:
             pad_token_id = eos[0] if eos else 0
         pad = _checks.integer("pad_token_id", pad_token_id, 0, 2**31 - 1)
+        given = np.asarray(_to_numpy(like)).reshape(masks.shape)
+        largest = max(pad, self.model.config["vocab_size"] - 1)
+        if np.iinfo(given.dtype).max < largest:
+            raise ValueError(f"input_ids: expected a dtype that holds ids up to {largest}, got {given.dtype}")
         options: Options = {
             "max_tokens": _checks.integer("max_new_tokens", max_new_tokens, 1, 2**40),
             "repeat_penalty": _checks.real("repetition_penalty", repetition_penalty, 0.01, 100),
@@ -116,8 +120,6 @@ class AdderForCausalLM:
         ended = [
             [p.token for p in a.logprobs or ()] if a.finish_reason == "stop" else a.tokens for a in answers
         ]
-        given = np.asarray(_to_numpy(like))
-        given = given.reshape(masks.shape)
         out = np.full((len(prompts), given.shape[1] + max(map(len, ended))), pad, given.dtype)
         for i, tokens in enumerate(ended):
             out[i, : given.shape[1]] = given[i // count]

@@ -9,7 +9,7 @@ points find it without that, and importing this module registers it for `lm_eval
 from __future__ import annotations
 
 import logging
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy as np
 from lm_eval.api.model import LM  # type: ignore[import-untyped]
@@ -19,6 +19,11 @@ from adder import _checks, _core
 from adder.engine import Model, load
 
 _log = logging.getLogger(__name__)
+
+# Requests that the engine gets at once; what they gave is in the harness's cache after each such part.
+_SHARE = 256
+
+_Pair = Tuple[List[int], List[int]]  # ids of the context, and of what is scored behind it
 
 
 @register_model("adder")
@@ -65,22 +70,13 @@ class AdderLM(LM):
     def loglikelihood(self, requests: List[Any], disable_tqdm: bool = False) -> List[Tuple[float, bool]]:
         """(log-probability of the continuation, whether it is the greedy one) per request, whose args
         are (context, continuation)."""
-        results = []
-        for request in requests:
-            context, continuation = request.args
-            before, after = self._encode_pair(context, continuation)
-            results.append(self._score(before, after))
-            self.cache_hook.add_partial("loglikelihood", request.args, results[-1])
-        return results
+        pairs = [self._encode_pair(*request.args) for request in requests]
+        return self._scored("loglikelihood", requests, pairs, lambda score: score)
 
     def loglikelihood_rolling(self, requests: List[Any], disable_tqdm: bool = False) -> List[float]:
         """The log-probability of each whole text. Mamba has no window to roll: it is one run."""
-        results = []
-        for request in requests:
-            (text,) = request.args
-            results.append(self._score(self._start(), self.model.tokenizer.encode(text))[0])
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, results[-1])
-        return results
+        pairs = [(self._start(), self.model.tokenizer.encode(*request.args)) for request in requests]
+        return self._scored("loglikelihood_rolling", requests, pairs, lambda score: score[0])
 
     def generate_until(self, requests: List[Any], disable_tqdm: bool = False) -> List[str]:
         """The answers to (context, gen_kwargs): until, max_gen_toks, do_sample, temperature, top_p,
@@ -133,12 +129,29 @@ class AdderLM(LM):
         whole = self.model.tokenizer.encode(context + continuation, bos=True)
         return (before, whole[len(before) :]) if text else (self._start(), whole)
 
-    def _score(self, before: List[int], after: List[int]) -> Tuple[float, bool]:
-        if not after:
-            return 0.0, True
-        nll, best = self.model._core.next_token(before + after, None)
-        greedy = np.array_equal(best[-len(after) :], after)
-        return float(-np.sum(nll[-len(after) :])), bool(greedy)
+    def _scored(
+        self, kind: str, requests: List[Any], pairs: List[_Pair], result_of: Callable
+    ) -> List[Any]:
+        """result_of((log-probability, whether it is the greedy one)) of each pair. Requests share
+        steps of the engine, and those that follow each other with one context read it once."""
+        results: List[Any] = []
+        for begin in range(0, len(pairs), _SHARE):
+            part = pairs[begin : begin + _SHARE]
+            scored = iter(
+                self.model._core.continuations(
+                    [before + after for before, after in part if after],
+                    [len(before) for before, after in part if after],
+                    None,
+                )
+            )
+            for request, (_, after) in zip(requests[begin:], part):
+                score = (0.0, True)
+                if after:
+                    nll, best = next(scored)
+                    score = float(-np.sum(nll)), bool(np.array_equal(best, after))
+                results.append(result_of(score))
+                self.cache_hook.add_partial(kind, request.args, results[-1])
+        return results
 
 
 if __name__ == "__main__":

@@ -27,6 +27,8 @@ class State:
     """
 
     def __init__(self, core: Optional[_core.State], pickled: Optional[_Pickled] = None) -> None:
+        if pickled is None and not isinstance(core, _core.State):
+            raise TypeError("State: expected one of model.state(), model.feed() or model.load_state()")
         self._core = core
         self._pickled = pickled
 
@@ -103,7 +105,7 @@ class State:
 
         It replaces a file whole or not at all. Raises OSError.
         """
-        self._bound().save(os.fspath(path))
+        self._bound().save(_checks.path("path", path))
 
     def __reduce__(self) -> Tuple[Callable[..., "State"], _Pickled]:
         return State._unpickle, self._pickle()

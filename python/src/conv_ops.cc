@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include "operand.h"
 #include "ops/causal_conv1d.h"
+#include "ops/overlap.h"
 
 namespace adder::python {
 namespace {
@@ -37,6 +38,9 @@ py::object causal_conv1d_fn(py::handle x, py::handle weight, py::handle bias, py
   }
   {
     const py::gil_scoped_release release;
+    ops::Detached copies;
+    copies.detach(args.final_states,
+                  {&args.x, &args.weight, &args.bias, &args.seq_idx, &args.initial_states});
     ops::causal_conv1d_fn(args);
   }
   if (!return_final_states) return out;
@@ -58,6 +62,9 @@ py::object causal_conv1d_update(py::handle x, py::handle conv_state, py::handle 
   py::object out = operands.make_like(x, &args.out);
   {
     const py::gil_scoped_release release;
+    ops::Detached copies;
+    copies.detach(args.conv_state, {&args.x, &args.weight, &args.bias, &args.cache_seqlens,
+                                    &args.conv_state_indices});
     ops::causal_conv1d_update(args);
   }
   return out;

@@ -3,6 +3,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string_view>
+
 #include "bindings.h"
 
 namespace adder::python {
@@ -36,7 +38,13 @@ void bind_errors(pybind11::module_& /*module*/) {
     try {
       if (pointer) std::rethrow_exception(pointer);
     } catch (const Error& e) {
-      PyErr_SetString(exception_of(e.code()), e.what());
+      // Names of files may be any bytes.
+      const std::string_view text = e.what();
+      PyObject* message = PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
+                                               "backslashreplace");
+      if (message == nullptr) return;
+      PyErr_SetObject(exception_of(e.code()), message);
+      Py_DECREF(message);
     }
   });
 }

@@ -35,8 +35,16 @@ Model::Model(const std::string& path, const LoadOptions& load) : process_(::getp
   if (engine().has_tokenizer()) grammars_.emplace(engine());
 }
 
+Model::~Model() {
+  if (forked()) static_cast<void>(new std::shared_ptr<SharedEngine>(std::move(shared_)));
+}
+
+bool Model::forked() const {
+  return ::getpid() != process_;
+}
+
 const std::shared_ptr<SharedEngine>& Model::shared() const {
-  if (::getpid() != process_) {
+  if (forked()) {
     fail(
         ErrorCode::kBusy,
         "model: it was loaded in another process, and fork() leaves its threads behind: load it in "
@@ -113,7 +121,13 @@ void bind_model(py::module_& module) {
            }),
            py::arg("path"), py::arg("device"), py::arg("threads"), py::arg("pin"), py::arg("block"),
            py::arg("slots"))
-      .def_property_readonly("path", [](const Model& m) { return m.engine().checkpoint().path(); })
+      .def_property_readonly(
+          "path",
+          [](const Model& m) {
+            const std::string& path = m.engine().checkpoint().path();
+            return py::reinterpret_steal<py::object>(PyUnicode_DecodeFSDefaultAndSize(
+                path.data(), static_cast<Py_ssize_t>(path.size())));
+          })
       .def_property_readonly("description",
                              [](const Model& m) { return m.engine().backend().description(); })
       .def_property_readonly("config", &config_of)

@@ -29,7 +29,13 @@ struct LoadOptions {
 class Model {
  public:
   Model(const std::string& path, const LoadOptions& options);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
 
+  // In a child of the process that loaded it: the engine is a copy of memory whose threads are not
+  // there and whose locks may be held for ever. It is neither used nor destroyed.
+  bool forked() const;
   // Throws Error(kBusy) in a child process that was forked: its engine has lost its threads.
   const std::shared_ptr<SharedEngine>& shared() const;
   const Engine& engine() const { return shared_->engine(); }
@@ -61,6 +67,10 @@ struct Request {
 
 // A request on its way.
 struct Running {
+  ~Running() {
+    if (model && model->forked()) static_cast<void>(sequence.release());
+  }
+
   std::shared_ptr<Model> model;
   std::unique_ptr<SharedSequence> sequence;
   std::mutex reading = {};  // by the thread that advances it

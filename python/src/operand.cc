@@ -8,6 +8,8 @@
 #include <optional>
 
 #include "core/error.h"
+#include "dlpack.h"
+#include "operand_types.h"
 
 namespace adder::python {
 namespace {
@@ -15,25 +17,21 @@ namespace {
 namespace py = pybind11;
 using ops::ArrayView;
 
-struct ElementType {
-  DType dtype;
-  bool is_complex;
-};
-
 // What is used of PyTorch. Made when the first tensor comes, and never destroyed: the interpreter
 // may be gone by then.
 struct Torch {
-  py::object tensor_type, empty, empty_like, is_grad_enabled;
+  py::object tensor_type, empty, empty_like, is_grad_enabled, strided;
   std::vector<std::pair<PyObject*, ElementType>> dtypes;
   py::str data_ptr{"data_ptr"}, shape{"shape"}, stride{"stride"}, dtype{"dtype"}, is_cpu{"is_cpu"},
       device{"device"}, requires_grad{"requires_grad"}, is_conj{"is_conj"},
-      resolve_conj{"resolve_conj"}, is_neg{"is_neg"};
+      resolve_conj{"resolve_conj"}, is_neg{"is_neg"}, layout{"layout"}, cpu{"cpu"};
 
   explicit Torch(const py::object& module)
       : tensor_type(module.attr("Tensor")),
         empty(module.attr("empty")),
         empty_like(module.attr("empty_like")),
-        is_grad_enabled(module.attr("is_grad_enabled")) {
+        is_grad_enabled(module.attr("is_grad_enabled")),
+        strided(module.attr("strided")) {
     const auto add = [&](const char* name, DType type, bool is_complex = false) {
       dtypes.emplace_back(py::object(module.attr(name)).release().ptr(),
                           ElementType{type, is_complex});
@@ -76,18 +74,8 @@ py::object call_method(py::handle value, const py::str& name) {
   return checked(PyObject_CallMethodNoArgs(value.ptr(), name.ptr()));
 }
 
-constexpr const char* kDTypes = "float32, float16, bfloat16, float64, complex64, int32 or int64";
-
-[[noreturn]] void wrong_type(const char* op, const char* name, std::string_view expected,
-                             std::string_view got) {
-  throw py::type_error(fmt::format("{}: {}: expected {}, got {}", op, name, expected, got));
-}
-
-void set_rank(ArrayView* view, Py_ssize_t rank, const char* op, const char* name) {
-  ADDER_CHECK(rank <= ArrayView::kMaxRank, "{}: {}: expected at most {} axes, got {}", op, name,
-              ArrayView::kMaxRank, rank);
-  view->rank = static_cast<int>(rank);
-  view->given = true;
+const char* type_name(py::handle value) {
+  return value.is_none() ? "None" : Py_TYPE(value.ptr())->tp_name;
 }
 
 std::optional<ElementType> numpy_type(const py::dtype& dtype) {
@@ -109,7 +97,7 @@ std::optional<ElementType> numpy_type(const py::dtype& dtype) {
     case 'D':
       return ElementType{DType::kF64, true};
     default:
-      if (py::str(dtype.attr("name")).equal(py::str("bfloat16")))
+      if (dtype.itemsize() == 2 && py::str(dtype.attr("name")).equal(py::str("bfloat16")))
         return ElementType{DType::kBF16, false};
       return std::nullopt;
   }
@@ -120,6 +108,8 @@ std::optional<ElementType> numpy_type(const py::dtype& dtype) {
 struct Numpy {
   py::object empty = py::module_::import("numpy").attr("empty");
   py::object empty_like = py::module_::import("numpy").attr("empty_like");
+  py::object ndarray = py::module_::import("numpy").attr("ndarray");
+  py::object masked_array = py::module_::import("numpy.ma").attr("MaskedArray");
 };
 
 const Numpy& numpy() {
@@ -146,6 +136,10 @@ py::dtype numpy_dtype(DType dtype, bool is_complex) {
 }
 
 ArrayView numpy_view(const py::array& array, const char* op, const char* name, bool written) {
+  const auto* exact = reinterpret_cast<PyObject*>(Py_TYPE(array.ptr()));
+  // Its memory is not all that it says; other subclasses are.
+  if (exact != numpy().ndarray.ptr() && py::isinstance(array, numpy().masked_array))
+    wrong_type(op, name, "an array without a mask", type_name(array));
   ArrayView view;
   set_rank(&view, array.ndim(), op, name);
   const std::optional<ElementType> type = numpy_type(array.dtype());
@@ -171,6 +165,8 @@ ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, con
         fmt::format("{}: {} requires a gradient, but adder has no backward pass: call it under "
                     "torch.no_grad(), or with {}.detach()",
                     op, name, name));
+  if (const py::object layout = attribute(tensor, torch.layout); !layout.is(torch.strided))
+    wrong_type(op, name, "a strided tensor", std::string(py::str(layout)));
   const py::object dtype = attribute(tensor, torch.dtype);
   const auto type = std::find_if(torch.dtypes.begin(), torch.dtypes.end(),
                                  [&](const auto& entry) { return entry.first == dtype.ptr(); });
@@ -189,71 +185,24 @@ ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, con
   view.is_complex = type->second.is_complex;
   const py::object shape = attribute(resolved, torch.shape);
   const py::object stride = call_method(resolved, torch.stride);
+  // A subclass may say anything.
+  if (!PyTuple_Check(shape.ptr()) || !PyTuple_Check(stride.ptr()) ||
+      PyTuple_GET_SIZE(shape.ptr()) != PyTuple_GET_SIZE(stride.ptr()))
+    wrong_type(op, name, "a tensor with a shape and as many strides",
+               fmt::format("a {} of another kind", type_name(tensor)));
   set_rank(&view, PyTuple_GET_SIZE(shape.ptr()), op, name);
   for (int axis = 0; axis < view.rank; ++axis) {
     const auto i = static_cast<size_t>(axis);
     view.shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), axis));
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
     view.stride[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride.ptr(), axis)) * view.item_bytes();
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
   }
   view.data =
       static_cast<std::byte*>(PyLong_AsVoidPtr(call_method(resolved, torch.data_ptr).ptr()));
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  return view;
-}
-
-// The DLPack structures (dmlc/dlpack, include/dlpack/dlpack.h, version 0.8), as far as they are
-// read.
-struct DLTensor {
-  void* data;
-  int32_t device_type, device_id;
-  int32_t ndim;
-  uint8_t code, bits;
-  uint16_t lanes;
-  int64_t* shape;
-  int64_t* strides;  // in elements; null: row-major
-  uint64_t byte_offset;
-};
-
-std::optional<ElementType> dlpack_type(const DLTensor& t) {
-  enum : uint8_t { kInt = 0, kFloat = 2, kBfloat = 4, kComplex = 5 };
-  if (t.lanes != 1) return std::nullopt;
-  if (t.code == kFloat && t.bits == 32) return ElementType{DType::kF32, false};
-  if (t.code == kFloat && t.bits == 16) return ElementType{DType::kF16, false};
-  if (t.code == kFloat && t.bits == 64) return ElementType{DType::kF64, false};
-  if (t.code == kBfloat && t.bits == 16) return ElementType{DType::kBF16, false};
-  if (t.code == kInt && t.bits == 32) return ElementType{DType::kI32, false};
-  if (t.code == kInt && t.bits == 64) return ElementType{DType::kI64, false};
-  if (t.code == kComplex && t.bits == 64) return ElementType{DType::kF32, true};
-  if (t.code == kComplex && t.bits == 128) return ElementType{DType::kF64, true};
-  return std::nullopt;
-}
-
-ArrayView dlpack_view(py::handle value, const char* op, const char* name,
-                      std::vector<py::object>* keep) {
-  // A capsule that is not consumed frees the exporter's tensor when it goes away itself.
-  keep->push_back(value.attr("__dlpack__")());
-  void* pointer = PyCapsule_GetPointer(keep->back().ptr(), "dltensor");
-  if (pointer == nullptr) throw py::error_already_set();
-  const DLTensor& t = *static_cast<const DLTensor*>(pointer);
-  constexpr int32_t kCpu = 1;
-  if (t.device_type != kCpu)
-    wrong_type(op, name, "memory of the CPU", fmt::format("DLPack device {}", t.device_type));
-  ArrayView view;
-  set_rank(&view, t.ndim, op, name);
-  const std::optional<ElementType> type = dlpack_type(t);
-  if (!type)
-    wrong_type(op, name, kDTypes, fmt::format("DLPack type {} of {} bits", t.code, t.bits));
-  view.dtype = type->dtype;
-  view.is_complex = type->is_complex;
-  view.data = static_cast<std::byte*>(t.data);
-  if (view.data != nullptr) view.data += t.byte_offset;
-  int64_t row_major = view.item_bytes();
-  for (int axis = view.rank - 1; axis >= 0; --axis) {
-    const auto i = static_cast<size_t>(axis);
-    view.shape[i] = t.shape[i];
-    view.stride[i] = t.strides ? t.strides[i] * view.item_bytes() : row_major;
-    row_major *= view.shape[i];
-  }
+  if (view.data == nullptr && view.size() != 0)
+    wrong_type(op, name, "a tensor with memory", fmt::format("a {} without", type_name(tensor)));
   return view;
 }
 
@@ -265,13 +214,13 @@ ArrayView Operands::view_of(py::handle value, const char* name, bool written) {
     view = numpy_view(py::reinterpret_borrow<py::array>(value), op_, name, written);
   } else if (const Torch* torch = torch_if_imported(); is_tensor(value, torch)) {
     view = tensor_view(*torch, value, op_, name, written, &keep_);
-  } else if (!value.is_none() && py::hasattr(value, "__dlpack__") && !written) {
+  } else if (!written && PyType_Check(value.ptr()) == 0 && py::hasattr(value, "__dlpack__")) {
     view = dlpack_view(value, op_, name, &keep_);
   } else {
     wrong_type(op_, name,
                written ? "a NumPy array or a PyTorch tensor"
                        : "a NumPy array, a PyTorch tensor or an object with __dlpack__",
-               value.is_none() ? "None" : Py_TYPE(value.ptr())->tp_name);
+               type_name(value));
   }
   if (!first_) {
     first_ = value;
@@ -305,7 +254,9 @@ py::object Operands::make(std::span<const int64_t> shape, DType dtype, bool is_c
     const auto type = std::find_if(torch->dtypes.begin(), torch->dtypes.end(), [&](const auto& e) {
       return e.second.dtype == dtype && e.second.is_complex == is_complex;
     });
-    py::object made = torch->empty(dims, py::arg("dtype") = py::handle(type->first));
+    // Whatever the default device is.
+    py::object made = torch->empty(dims, py::arg("dtype") = py::handle(type->first),
+                                   py::arg("device") = torch->cpu);
     *view = tensor_view(*torch, made, op_, "out", true, &keep_);
     return made;
   }

@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include "operand.h"
 #include "ops/mamba_chunk_scan.h"
+#include "ops/overlap.h"
 #include "ops/selective_scan.h"
 #include "ops/selective_state_update.h"
 
@@ -66,6 +67,9 @@ py::object selective_state_update(py::handle state, py::handle x, py::handle dt,
   py::object out = operands.make_like(x, &args.out);
   {
     const py::gil_scoped_release release;
+    ops::Detached copies;
+    copies.detach(args.state, {&args.x, &args.dt, &args.A, &args.B, &args.C, &args.D, &args.z,
+                               &args.dt_bias, &args.state_batch_indices});
     ops::selective_state_update(args);
   }
   return out;

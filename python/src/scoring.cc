@@ -4,6 +4,8 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "core/error.h"
+#include "engine/continuation_scoring.h"
 #include "engine/embedding.h"
 #include "engine/scoring.h"
 #include "model.h"
@@ -39,6 +41,33 @@ py::tuple next_token(Model& model, const std::vector<int32_t>& tokens, const Can
   }
   const auto count = static_cast<py::ssize_t>(nll.size());
   return py::make_tuple(array_of(std::move(nll), {count}), array_of(std::move(best), {count}));
+}
+
+// [(nll, best)], of the tokens of each text from its context on.
+py::list continuations(Model& model, std::vector<std::vector<int32_t>> texts,
+                       const std::vector<int64_t>& contexts, const CancelPtr& cancel) {
+  ADDER_CHECK(texts.size() == contexts.size(), "contexts: expected {}, one per text, got {}",
+              texts.size(), contexts.size());
+  std::vector<ContinuationScore> scores;
+  {
+    const py::gil_scoped_release no_gil;
+    std::vector<ContinuationRequest> requests;
+    requests.reserve(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i)
+      requests.push_back({std::move(texts[i]), contexts[i]});
+    model.shared()->run(
+        [&](Engine& engine, const auto& pause) {
+          scores = score_continuations(engine, requests, pause);
+        },
+        Interrupts(cancel));
+  }
+  py::list results;
+  for (ContinuationScore& score : scores) {
+    const auto count = static_cast<py::ssize_t>(score.nll.size());
+    results.append(py::make_tuple(array_of(std::move(score.nll), {count}),
+                                  array_of(std::move(score.best), {count})));
+  }
+  return results;
 }
 
 py::array_t<float> logits(Model& model, const std::vector<int32_t>& tokens, int64_t last,
@@ -83,6 +112,8 @@ void bind_scoring(py::module_& module) {
   py::class_<Model, std::shared_ptr<Model>> model(module.attr("Model"));
   model.def_property_readonly("start_id", [](const Model& m) { return text_start(m.engine()); });
   model.def("next_token", &next_token, py::arg("tokens"), py::arg("cancel").none(true));
+  model.def("continuations", &continuations, py::arg("texts"), py::arg("contexts"),
+            py::arg("cancel").none(true));
   model.def("logits", &logits, py::arg("tokens"), py::arg("last"), py::arg("cancel").none(true));
   model.def("embed", &embed, py::arg("texts"), py::arg("mean"), py::arg("cancel").none(true));
 }

@@ -26,6 +26,34 @@ def test_the_same_answers(model):
     assert vectors[1].shape == model.embed("x").shape
 
 
+MESSAGES = [{"role": "user", "content": "Good morning"}]
+
+
+@pytest.mark.parametrize("template", ["", "falcon"])  # Falcon's answers begin with a blank
+def test_chats(model, template):
+    options = dict(template=template, max_tokens=20, seed=3)
+
+    async def run():
+        answer = await model.achat(MESSAGES, keep_state=True, **options)
+        pieces = [piece async for piece in model.achat_stream(MESSAGES, **options)]
+        further = await model.achat(MESSAGES, state=answer.state, **options)
+        return answer, pieces, further
+
+    answer, pieces, further = asyncio.run(run())
+    wanted = model.chat(MESSAGES, **options)
+    assert (answer.text, answer.tokens) == (wanted.text, wanted.tokens)
+    assert "".join(pieces) == wanted.text and len(pieces) > 1
+    assert further.cached_tokens == answer.state.length
+    with model.chat_stream(MESSAGES, **options) as stream:
+        assert list(stream) == pieces
+        assert stream.generation.text == wanted.text
+
+
+def test_logits(model):
+    rows = asyncio.run(model.alogits(PROMPT, last=3))
+    assert np.array_equal(rows, model.logits(PROMPT, last=3))
+
+
 def test_many_requests_at_once(model):
     seeds = range(30)  # more than slots, and than threads
 
@@ -53,7 +81,7 @@ def test_the_loop_goes_on_meanwhile(model):
     assert asyncio.run(run()) >= 5
 
 
-@pytest.mark.parametrize("name", ["agenerate", "astream", "afeed", "ascore", "aembed"])
+@pytest.mark.parametrize("name", ["agenerate", "astream", "afeed", "ascore", "alogits", "aembed"])
 def test_cancelling_ends_the_work(golden, name):
     model, expected = golden("mamba1_hf")
     long = [5] * 10**6
@@ -68,6 +96,8 @@ def test_cancelling_ends_the_work(golden, name):
             await model.afeed(None, long)
         elif name == "ascore":
             await model.ascore(long)
+        elif name == "alogits":
+            await model.alogits(long, last=1)
         else:
             await model.aembed(long)
 
@@ -105,5 +135,12 @@ def test_errors_arrive(model):
                 pass
         with pytest.raises(ValueError, match="pooling"):
             await model.aembed(PROMPT, pooling="max")
+        with pytest.raises(ValueError, match="last"):
+            await model.alogits(PROMPT, last=0)
+        with pytest.raises(TypeError, match="messages"):
+            await model.achat("Hi")
+        with pytest.raises(ValueError, match="template"):
+            async for _ in model.achat_stream(MESSAGES, template="no such"):
+                pass
 
     asyncio.run(run())

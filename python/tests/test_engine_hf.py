@@ -88,3 +88,12 @@ def test_bad_options(golden, option):
     model = AdderForCausalLM(golden("mamba1_hf")[0])
     with pytest.raises(ValueError, match=list(option)[-1]):
         model.generate([[1, 2]], **option)
+
+
+def test_a_dtype_that_cannot_hold_the_answer(model):
+    hf = AdderForCausalLM(model)  # 256 ids
+    with pytest.raises(ValueError, match="input_ids: expected a dtype that holds ids up to 255, got int8"):
+        hf.generate(np.array([[65, 66]], np.int8), max_new_tokens=2)
+    with pytest.raises(ValueError, match="ids up to 1000, got uint8"):
+        hf.generate(np.array([[65, 66]], np.uint8), max_new_tokens=2, pad_token_id=1000)
+    assert hf.generate(np.array([[65, 66]], np.uint8), max_new_tokens=2).dtype == np.uint8

@@ -80,6 +80,29 @@ def test_loglikelihood(lm, model):
         assert isinstance(value, float) and isinstance(is_greedy, bool)
 
 
+def test_requests_that_share_steps_have_the_same_bits(lm):
+    contexts = ["It", PROMPT, PROMPT * 30, "", "The end of " * 5]
+    answers = [" a", " the second", " was " * 60, "x", "y" * 300]
+    pairs = [(c, a) for c in contexts for a in answers] + [(c, " so") for c in contexts]
+    together = lm.loglikelihood([Instance(pair) for pair in pairs])
+    assert together == [lm.loglikelihood([Instance(pair)])[0] for pair in pairs]
+    for pair, result in zip(pairs, together):
+        before, after = lm._encode_pair(*pair)
+        nll, best = lm.model._core.next_token(before + after, None)
+        assert result == (-np.sum(nll[-len(after) :]), np.array_equal(best[-len(after) :], after))
+
+
+def test_more_requests_than_one_share(lm, monkeypatch):
+    pairs = [(PROMPT, " " + "abc"[i % 3] * i) if i % 4 else ("", "") for i in range(14)]
+    wanted = lm.loglikelihood([Instance(pair) for pair in pairs])
+    cached = []
+    monkeypatch.setattr(sys.modules["adder.lm_eval"], "_SHARE", 4)
+    monkeypatch.setattr(lm, "cache_hook",
+                        types.SimpleNamespace(add_partial=lambda kind, args, result: cached.append((args, result))))
+    assert lm.loglikelihood([Instance(pair) for pair in pairs]) == wanted
+    assert cached == list(zip(pairs, wanted))
+
+
 def test_rolling(lm, model):
     texts = [PROMPT, PROMPT * 50]
     results = lm.loglikelihood_rolling([Instance((text,)) for text in texts])

@@ -110,10 +110,12 @@ def test_chats(model):
     assert "<|im_start|>" in model.tokenizer.decode(model.chat_prompt(messages, template="chatml"))
     falcon = model.chat(messages, template="falcon", max_tokens=12, seed=2)
     assert not falcon.text.startswith(" ")
+    assert "".join(model.chat_stream(messages, template="falcon", max_tokens=12, seed=2)) == falcon.text
     further = model.chat([{"role": "user", "content": "And?"}], state=answer.state, max_tokens=4)
     assert further.cached_tokens == answer.state.length
     for bad, error in (("hi", TypeError), ([], ValueError), ([{"role": "user"}], TypeError),
-                       ([{"role": "wizard", "content": "hi"}], ValueError), ([1], TypeError)):
+                       ([{"role": "wizard", "content": "hi"}], ValueError), ([1], TypeError), (None, TypeError),
+                       (5, TypeError), ([{"role": "user", "content": "\ud800"}], ValueError)):
         with pytest.raises(error, match="message|role"):
             model.chat(bad)
     with pytest.raises(ValueError, match="template: expected one of plain, chatml"):

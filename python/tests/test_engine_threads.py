@@ -1,6 +1,10 @@
 """Many threads, Ctrl-C, forks."""
 
+import asyncio
 import os
+import pickle
+import select
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 import adder
 from conftest import GOLDEN, PROMPT
@@ -129,20 +134,68 @@ def test_ctrl_c_stops_everything(golden):
     assert done.stdout == "stopped\n" * len(works) + "alive 3\n"
 
 
-def test_a_forked_child_is_told(model):
+def in_a_child(work):
+    """What happens to work() in a forked process."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            model.generate(PROMPT, max_tokens=1)
+            work()
             message = b"nothing was raised"
         except BaseException as error:
             message = f"{type(error).__name__}: {error}".encode()
         os.write(write, message)
         os._exit(0)
+    ready, _, _ = select.select([read], [], [], 60)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    message = os.read(read, 4096).decode()
-    assert message.startswith("RuntimeError: model: it was loaded in another process")
+    return os.read(read, 4096).decode() if ready else "it hangs"
+
+
+def test_a_forked_child_is_told(model):
+    asyncio.run(model.agenerate(PROMPT, max_tokens=1))  # leaves a thread that waits for the next one
+    state = model.feed(None, PROMPT)
+    stream = model.stream(PROMPT)
+    for work in (lambda: model.generate(PROMPT, max_tokens=1), lambda: model.score(PROMPT),
+                 lambda: asyncio.run(model.agenerate(PROMPT, max_tokens=1)),
+                 lambda: asyncio.run(model.ascore(PROMPT)), lambda: next(stream),
+                 lambda: state.rollback(1), lambda: pickle.dumps(state)):
+        assert in_a_child(work).startswith("RuntimeError: model: it was loaded in another process")
+    assert in_a_child(lambda: np.asarray(state.ssm(0)).sum()) == "nothing was raised"
+
+
+def test_a_forked_child_can_let_the_model_go():
+    holder = [adder.load(threads=2), None]
+    holder[1] = holder[0].stream(PROMPT)
+    next(holder[1])
+    assert in_a_child(holder.clear) == "nothing was raised"
+    code = """
+        import os, sys, adder
+        model = adder.load(threads=2)
+        model.generate("a", max_tokens=2)
+        child = os.fork()
+        if child:
+            sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        sys.exit(3)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], timeout=60)
+    assert done.returncode == 3
+
+
+def test_a_stream_that_another_thread_closes(golden):
+    model, expected = golden("mamba1_hf")  # without a tokenizer: its one piece comes at the end
+    stream = model.stream(expected["prompt"], max_tokens=10**9, ignore_eos=True)
+    pieces = []
+    reader = threading.Thread(target=lambda: pieces.extend(stream), daemon=True)
+    reader.start()
+    time.sleep(0.2)
+    assert reader.is_alive()
+    stream.close()
+    reader.join(10)
+    assert not reader.is_alive() and not pieces
+    with pytest.raises(ValueError, match="it was closed"):
+        stream.generation
 
 
 def test_models_come_and_go():

@@ -138,3 +138,13 @@ def test_split_bad_values(change, message):
     arrays, _ = rounded(split_inputs(), "float32")
     with pytest.raises(ValueError, match="mamba_split_conv1d_scan_combined: " + message):
         ops.mamba_split_conv1d_scan_combined(**{**arrays, "chunk_size": 16, "ngroups": 2, **change})
+
+
+def test_split_accepts_state_dtype():
+    arrays, _ = rounded(split_inputs(), "float32")
+    options = dict(chunk_size=16, ngroups=2)
+    want = ops.mamba_split_conv1d_scan_combined(**arrays, **options)
+    got = ops.mamba_split_conv1d_scan_combined(**arrays, **options, state_dtype=np.float32)
+    np.testing.assert_array_equal(got, want)
+    with pytest.raises(TypeError, match="mamba_split_conv1d_scan_combined: state_dtype: expected None or one of"):
+        ops.mamba_split_conv1d_scan_combined(**arrays, **options, state_dtype="int32")

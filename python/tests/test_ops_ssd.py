@@ -178,3 +178,22 @@ def test_bad_values(change, message):
     values, _ = rounded(ssd_inputs(), "float32")
     with pytest.raises(ValueError, match="mamba_chunk_scan_combined: " + message):
         ops.mamba_chunk_scan_combined(**{**values, "chunk_size": 64, **change})
+
+
+def test_state_dtype_is_accepted():
+    values, _ = rounded(ssd_inputs(), "float32")
+    want = ops.mamba_chunk_scan_combined(**values, chunk_size=64)
+    for dtype in (None, np.float32, np.dtype("float16"), "bfloat16"):
+        got = ops.mamba_chunk_scan_combined(**values, chunk_size=64, state_dtype=dtype)
+        np.testing.assert_array_equal(got, want)
+    for wrong in (np.int32, 5):
+        with pytest.raises(TypeError, match="mamba_chunk_scan_combined: state_dtype: expected None or one of float32"):
+            ops.mamba_chunk_scan_combined(**values, chunk_size=64, state_dtype=wrong)
+
+
+def test_state_dtype_of_torch():
+    torch = pytest.importorskip("torch")
+    values, _ = rounded(ssd_inputs(), "torch.float32")
+    want = ops.mamba_chunk_scan_combined(**values, chunk_size=64)
+    got = ops.mamba_chunk_scan_combined(**values, chunk_size=64, state_dtype=torch.bfloat16)
+    assert torch.equal(got, want)

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "backends/cpu/cpu_backend.h"
@@ -10,6 +11,8 @@
 #include "backends/ref/ref_backend.h"
 #ifdef ADDER_HAVE_CUDA
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/ladder.h"
+#include "backends/cuda/probe.h"
 #endif
 #include "core/error.h"
 #include "kernels/checks.h"
@@ -24,19 +27,18 @@ struct DeviceOptions {
 
 struct Entry {
   std::string_view name;
-  bool has_index;  // "name:1" is the second of its kind
   std::unique_ptr<Backend> (*make)(const DeviceOptions&);
 };
 
 // The preferred one first.
 constexpr Entry kBackends[] = {
-    {"cpu", false, [](const DeviceOptions& o) { return make_cpu_backend(o.threads, {}, o.pin); }},
-    {"ref", false,
+    {"cpu", [](const DeviceOptions& o) { return make_cpu_backend(o.threads, {}, o.pin); }},
+    {"ref",
      [](const DeviceOptions&) -> std::unique_ptr<Backend> {
        return std::make_unique<RefBackend>();
      }},
 #ifdef ADDER_HAVE_CUDA
-    {"cuda", true, [](const DeviceOptions& o) { return cuda::make_backend(o.index); }},
+    {"cuda", [](const DeviceOptions& o) { return cuda::make_backend(o.index); }},
 #endif
 };
 
@@ -48,38 +50,57 @@ std::vector<std::string> available_backends() {
   return names;
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin) {
+DeviceName parse_device(std::string_view device) {
   const size_t colon = device.find(':');
   const std::string_view name = device.substr(0, colon);
-  for (const Entry& entry : kBackends) {
-    if (entry.name != name || (colon != std::string_view::npos && !entry.has_index)) continue;
-    int index = 0;
-    if (colon != std::string_view::npos) {
-      const std::string_view digits = device.substr(colon + 1);
-      const auto [end, error] = std::from_chars(digits.begin(), digits.end(), index);
-      ADDER_CHECK(error == std::errc() && end == digits.end() && index >= 0,
-                  "device: expected {} or {}:0, {}:1, ..., got '{}'", name, name, name, device);
-    }
-    return entry.make({index, threads, pin});
+  auto known = available_backends();
+  if (std::ranges::find(known, "cuda") == known.end()) known.emplace_back("cuda");
+  ADDER_CHECK(std::ranges::find(known, name) != known.end(), "device: expected one of {}, got '{}'",
+              fmt::join(known, ", "), device);
+  int index = 0;
+  if (colon != std::string_view::npos) {
+    const std::string_view digits = device.substr(colon + 1);
+    const auto [end, error] = std::from_chars(digits.begin(), digits.end(), index);
+    ADDER_CHECK(name == "cuda", "device: expected {} without a number, got '{}'", name, device);
+    ADDER_CHECK(error == std::errc() && end == digits.end() && index >= 0,
+                "device: expected cuda, cuda:0, cuda:1, ..., got '{}'", device);
   }
-  if (name == "cuda")
-    fail(ErrorCode::kUnsupported,
-         "device: '{}': this build has no CUDA backend: it is built where nvcc is found", device);
-  bad_input("device: expected one of {}, got '{}'", fmt::join(available_backends(), ", "), device);
+  return {std::string(name), index};
 }
 
-std::unique_ptr<MachineProbe> make_machine_probe(int threads) {
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin) {
+  const DeviceName asked = parse_device(device);
+  for (const Entry& entry : kBackends)
+    if (entry.name == asked.backend) return entry.make({asked.index, threads, pin});
+  fail(ErrorCode::kUnsupported,
+       "device: {}: this program was built without CUDA, where no nvcc was found", device);
+}
+
+std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {
+  const DeviceName asked = parse_device(device);
+#ifdef ADDER_HAVE_CUDA
+  if (asked.backend == "cuda") return cuda::make_probe(asked.index);
+#endif
+  if (asked.backend == "cuda") make_backend(device);  // throws: not in this build
   return make_cpu_probe(threads);
 }
 
-std::vector<LadderRung> make_scan_ladder() {
+std::vector<LadderRung> make_scan_ladder(std::string_view device) {
+  const DeviceName asked = parse_device(device);
+#ifdef ADDER_HAVE_CUDA
+  if (asked.backend == "cuda") return cuda::make_ladder(asked.index);
+#endif
+  if (asked.backend == "cuda") make_backend(device);  // throws: not in this build
   const auto context = std::make_shared<CpuContext>(1, isa_from_environment());
   std::vector<LadderRung> rungs;
   for (const ScanRung& rung : scan_ladder()) {
-    rungs.push_back({rung.name, rung.description, [&rung, context](const SelectiveScanArgs& args) {
+    rungs.push_back({rung.name, rung.description, DType::kF32,
+                     [](const SelectiveScanArgs&) { return true; },
+                     [&rung, context](const SelectiveScanArgs& args) {
                        check(args);
                        rung.run(args, *context);
-                     }});
+                     },
+                     [] {}});
   }
   return rungs;
 }

@@ -14,6 +14,14 @@ namespace adder {
 // Names that make_backend accepts in this build, the preferred one first.
 std::vector<std::string> available_backends();
 
+// "cuda:1" in its parts. "cuda" is known in every build, whether it has it or not.
+// Throws Error(kBadInput) for what cannot be the name of a device.
+struct DeviceName {
+  std::string backend;
+  int index = 0;
+};
+DeviceName parse_device(std::string_view device);
+
 // device: "cpu", "ref", or "cuda" (the first GPU) and "cuda:1" (the second). threads <= 0: one per
 // CPU that this process may use. pin: worker threads stay on a CPU of their own when there is a
 // thread for every CPU. The environment variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or
@@ -40,24 +48,31 @@ inline constexpr Limit kLimits[] = {Limit::kMemoryRead, Limit::kL3Read, Limit::k
 class MachineProbe {
  public:
   virtual ~MachineProbe() = default;
-  virtual std::string_view name() const = 0;  // of the instruction set
-  virtual int threads() const = 0;
+  virtual std::string_view name() const = 0;  // of the instruction set, or of the GPU
+  virtual int threads() const = 0;            // or multiprocessors
   // The ways in which a limit can be approached; the fastest one is the ceiling.
   virtual std::vector<std::string> loops(Limit limit) const = 0;
   // Units per second of one loop, which runs for at least `seconds`.
   virtual double measure(Limit limit, size_t loop, double seconds) = 0;
 };
 
-// Probes the processor that runs make_backend(device, threads), with the same instruction set.
-std::unique_ptr<MachineProbe> make_machine_probe(int threads = 0);
+// Probes what runs make_backend(device, threads): the GPU, or the processor with the same
+// instruction set. Throws as make_backend().
+std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads = 0);
 
-// The Mamba-1 scan of "cpu" in steps, from the textbook loop to what make_backend runs, for
-// benchmarks. Each computes selective_scan whole, on host memory and one thread, with the
-// instruction set of make_backend; arguments are checked as there.
+// The Mamba-1 scan in steps, from the textbook loop to what make_backend(device) runs, for
+// benchmarks. On the CPU each computes selective_scan whole on one thread, with the instruction set
+// of make_backend; on a GPU it is enqueued. Arguments lie in the device's memory and are checked as
+// there.
 struct LadderRung {
   std::string_view name, description;
+  // Of u, delta, B, C, z and out: kF32, or kBF16 for some rungs of a GPU.
+  DType activations = DType::kF32;
+  std::function<bool(const SelectiveScanArgs&)> supports;
   std::function<void(const SelectiveScanArgs&)> run;
+  std::function<void()> synchronize;  // waits for what run() has enqueued
 };
-std::vector<LadderRung> make_scan_ladder();
+// Throws as make_backend().
+std::vector<LadderRung> make_scan_ladder(std::string_view device);
 
 }  // namespace adder

@@ -37,6 +37,7 @@ class ObservingBackend final : public Backend {
     inner_->gather_rows(x, rows, out);
   }
   void state_zero(const Tensor& state, int32_t slot) override { inner_->state_zero(state, slot); }
+  void synchronize() override { inner_->synchronize(); }
   void state_copy(const Tensor& state, int32_t from, int32_t to) override {
     inner_->state_copy(state, from, to);
   }

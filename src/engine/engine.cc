@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "backends/registry.h"
 #include "core/error.h"
@@ -8,8 +9,13 @@
 #include "engine/tuning.h"
 
 namespace adder {
+
 std::vector<std::string> available_devices() {
   return available_backends();
+}
+
+void check_device_name(std::string_view device) {
+  parse_device(device);
 }
 
 std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptions& options) {
@@ -115,6 +121,23 @@ Tensor Engine::step(std::span<const Piece> pieces) {
 
 Tensor Engine::logits(const Tensor& hidden, std::span<const int32_t> rows) {
   return model_->logits(hidden, rows, *workspace_);
+}
+
+DecodeLoop* Engine::decode_loop(int64_t rows) {
+  if (!has_decode_loop_) return nullptr;
+  if (decode_loop_ && decode_loop_->rows() == rows) return decode_loop_.get();
+  ADDER_CHECK(rows >= 1 && rows <= states_->slots(), "decode_loop: expected 1 to {} rows, got {}",
+              states_->slots(), rows);
+  decode_loop_.reset();  // first, so that both need not fit
+  decode_loop_ = backend_->make_decode_loop(
+      rows, vocab_limit_, [&](std::span<const int32_t> tokens, const PackedBatch& batch) {
+        const Tensor hidden = model_->forward(tokens, batch, *states_, *workspace_);
+        std::vector<int32_t> all(tokens.size());
+        std::iota(all.begin(), all.end(), 0);
+        return model_->logits(hidden, all, *workspace_);
+      });
+  has_decode_loop_ = decode_loop_ != nullptr;
+  return decode_loop_.get();
 }
 
 Tensor Engine::import_logits(std::span<const float> saved) {

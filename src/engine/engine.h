@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -38,6 +39,8 @@ struct Piece {
 
 // What EngineOptions::device may be in this build, the preferred one first.
 std::vector<std::string> available_devices();
+// Throws Error(kBadInput) for what cannot be the name of a device, such as "gpu" or "cpu:1".
+void check_device_name(std::string_view device);
 
 class Engine {
  public:
@@ -66,6 +69,7 @@ class Engine {
   // Ids from here on are padding of the vocabulary and are never produced.
   int64_t vocab_limit() const { return vocab_limit_; }
   bool is_eos(int32_t id) const;
+  std::span<const int32_t> eos_ids() const { return eos_ids_; }
   // The model's identity, for state files; computed on first use.
   const std::string& fingerprint();
 
@@ -78,6 +82,9 @@ class Engine {
   Tensor step(std::span<const Piece> pieces);
   // Logits (rows, vocab_rows) of rows of the last step's result. Valid until the next call.
   Tensor logits(const Tensor& hidden, std::span<const int32_t> rows);
+  // The backend's decode loop over steps of this engine, for `rows` sequences; null when it
+  // has none. The last one that was asked for is kept.
+  DecodeLoop* decode_loop(int64_t rows);
   // Saved logits of one position, (vocab_rows) values, as the backend's (1, vocab_rows).
   Tensor import_logits(std::span<const float> saved);
 
@@ -96,6 +103,8 @@ class Engine {
   int64_t vocab_limit_ = 0;
   std::vector<int32_t> eos_ids_;
   std::vector<int32_t> step_tokens_, step_starts_, step_slots_;  // scratch of step()
+  bool has_decode_loop_ = true;                                  // as far as is known
+  std::unique_ptr<DecodeLoop> decode_loop_;
 };
 
 }  // namespace adder

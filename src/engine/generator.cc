@@ -94,7 +94,7 @@ std::vector<GenerationResult> generate(Engine& engine,
     if (s->request().prompt.empty()) stepper.start(*s);
   }
   check_failed();
-  while (stepper.step(order)) check_failed();
+  while (stepper.decode_ahead(order) || stepper.step(order)) check_failed();
   std::vector<GenerationResult> results;
   for (Sequence* s : order) {
     s->close();

@@ -54,7 +54,7 @@ inline constexpr size_t kRecentTokens = 1024;
 struct Conversation {
   StateHandle state;            // empty: nothing has been processed
   int64_t length = 0;           // tokens in the state
-  uint64_t token_hash = 0;      // chain over those tokens (engine/random.h)
+  uint64_t token_hash = 0;      // chain over those tokens (core/random.h)
   std::vector<int32_t> recent;  // the newest of them, for the repeat penalty
   std::vector<float> logits;    // after the last of them (vocab_rows)
 };

@@ -115,7 +115,6 @@ void warn_about_llama(const Checkpoint& source, const ModelConfig& c,
   refuses(mamba2 && !c.gated_norm, "there is no gated norm");
   const StoredTensor* d = source.find(names.layer(0, "mixer.D"));
   refuses(mamba2 && d != nullptr && d->size() != c.n_heads, "D has a value per channel");
-  refuses(has("mixer.in_proj_dt.weight"), "in_proj is in two parts");
   const auto differs = [&](bool condition, std::string_view what) {
     if (condition) warnings.push_back(fmt::format("llama.cpp ignores {}", what));
   };

@@ -47,8 +47,12 @@ class ForcedEditor : public LogitEditor {
 
   void edit(std::span<float> logits) override {
     ADDER_CHECK(next_ < tokens_.size(), "forced tokens: expected no more than {}", tokens_.size());
+    const int32_t id = tokens_[next_];
+    ADDER_CHECK(id >= 0 && static_cast<size_t>(id) < logits.size(),
+                "forced tokens[{}]: expected ids from 0 to {}, got {}", next_, logits.size() - 1,
+                id);
     std::fill(logits.begin(), logits.end(), -std::numeric_limits<float>::infinity());
-    logits[static_cast<size_t>(tokens_[next_])] = 0;
+    logits[static_cast<size_t>(id)] = 0;
   }
 
   void accept(int32_t) override { ++next_; }

@@ -34,6 +34,7 @@ struct TokenPenalties {
 std::unique_ptr<LogitEditor> make_penalty_editor(TokenPenalties penalties);
 
 // Leaves only the next of `tokens`, one after the other: for repeating what was generated before.
+// edit() refuses an id that cannot come next.
 std::unique_ptr<LogitEditor> make_forced_editor(std::vector<int32_t> tokens);
 
 // Several editors, applied in order. Null ones are left out; null when none is left.

@@ -55,8 +55,13 @@ class TensorConverter {
         weight == options_.importance.end() ? std::span<const float>{} : weight->second;
 
     TensorReport report{p.name, p.source->dtype, p.dtype, p.shape};
-    if (p.dtype == p.source->dtype && p.map == nullptr && p.source->is_contiguous()) {
-      copy(p, rows, columns, write, on_rows);
+    const auto same_bytes = [&](const StoredTensor& t) {
+      return t.dtype == p.dtype && t.is_contiguous();
+    };
+    if (p.map == nullptr && same_bytes(*p.source) && (p.rest == nullptr || same_bytes(*p.rest))) {
+      const int64_t rest = p.rest == nullptr ? 0 : p.rest->size() / columns;
+      copy(*p.source, p.first_row, rows - rest, columns, write, on_rows);
+      if (p.rest != nullptr) copy(*p.rest, 0, rest, columns, write, on_rows);
       report.bits_per_weight =
           8.0 * static_cast<double>(row_bytes(p.dtype, elements)) / static_cast<double>(elements);
       return report;
@@ -97,20 +102,21 @@ class TensorConverter {
     std::vector<float> values, rounded;
   };
 
-  static void copy(const PlannedTensor& p, int64_t rows, int64_t columns, const ByteSink& write,
-                   const std::function<void(int64_t)>& on_rows) {
+  static void copy(const StoredTensor& t, int64_t first_row, int64_t rows, int64_t columns,
+                   const ByteSink& write, const std::function<void(int64_t)>& on_rows) {
     const int64_t chunk = std::max<int64_t>(1, kChunkElements / columns);
     for (int64_t begin = 0; begin < rows; begin += chunk) {
       const int64_t n = std::min(chunk, rows - begin);
-      write({p.source->data + row_bytes(p.dtype, (p.first_row + begin) * columns),
-             row_bytes(p.dtype, n * columns)});
+      write({t.data + row_bytes(t.dtype, (first_row + begin) * columns),
+             row_bytes(t.dtype, n * columns)});
       on_rows(n * columns);
     }
   }
 
   void convert_row(const PlannedTensor& p, int64_t begin, int64_t i, int64_t columns,
                    std::span<const float> importance, Scratch& s) {
-    read_values(*p.source, (p.first_row + begin + i) * columns, s.values);
+    const Place place = place_of(p, (begin + i) * columns);
+    read_values(*place.tensor, place.element, s.values);
     if (p.map != nullptr) std::transform(s.values.begin(), s.values.end(), s.values.begin(), p.map);
     std::byte* to = bytes_.data() + row_bytes(p.dtype, i * columns);
     RowError& e = errors_[static_cast<size_t>(i)];
@@ -126,6 +132,18 @@ class TensorConverter {
     }
   }
 
+  struct Place {
+    const StoredTensor* tensor;
+    int64_t element;
+  };
+  // Where an element of the output comes from.
+  static Place place_of(const PlannedTensor& p, int64_t element) {
+    const int64_t columns = p.source->shape.empty() ? 1 : p.source->shape.back();
+    const int64_t at = p.first_row * columns + element;
+    const bool in_rest = p.rest != nullptr && at >= p.source->size();
+    return in_rest ? Place{p.rest, at - p.source->size()} : Place{p.source, at};
+  }
+
   static bool all_finite(const std::vector<float>& values, RowError& e) {
     for (size_t k = 0; k < values.size(); ++k) {
       if (std::isfinite(values[k])) continue;
@@ -136,10 +154,9 @@ class TensorConverter {
   }
 
   [[noreturn]] static void refuse(const PlannedTensor& p, int64_t element) {
-    const StoredTensor& t = *p.source;
+    const auto [tensor, at] = place_of(p, element);
+    const StoredTensor& t = *tensor;
     float value = 0;
-    const int64_t columns = t.shape.empty() ? 1 : t.shape.back();
-    const int64_t at = p.first_row * columns + element;
     // Block formats are read in whole blocks.
     std::vector<float> block(static_cast<size_t>(block_shape(t.dtype).elements));
     const int64_t in_block = at % static_cast<int64_t>(block.size());
@@ -292,8 +309,16 @@ QuantizeReport quantize_model(const Checkpoint& source, const std::string& targe
     report.bytes += writer->declared()[digests.size() - 1].bytes;
     was_quantized = was_quantized || is_quantized(p.source->dtype);
     source.release(*p.source);
+    if (p.rest != nullptr) source.release(*p.rest);
   }
   writer->finish();
+  const std::string dt_rows = gguf_names().layer(0, "mixer.in_proj_dt.weight");
+  if (!o.type && std::any_of(plan.begin(), plan.end(),
+                             [&](const PlannedTensor& p) { return p.name == dt_rows; })) {
+    report.warnings.emplace_back(
+        "llama.cpp cannot run this model: in_proj is in two parts of different types, which adder "
+        "quantize --llama-compatible joins");
+  }
   if (o.type) {
     const DType type = type_for_model(*o.type, config);
     if (type != *o.type) {

@@ -19,7 +19,8 @@ using Importance = std::map<std::string, std::vector<float>, std::less<>>;
 
 struct QuantizeOptions {
   // BF16, F16, Q8_0, Q4_0 or Q4_K. Nothing converts: matrices keep their dtypes (block formats
-  // become F32 outside GGUF), and bytes that stay the same are copied.
+  // become F32 outside GGUF, and so does an in_proj whose parts differ), and bytes that stay the
+  // same are copied.
   std::optional<DType> type = DType::kQ8_0;
   bool llama_compatible = false;  // see PlanOptions
   int threads = 0;                // 0: one per CPU that this process may use

@@ -15,11 +15,10 @@ struct Part {
   TensorRole role;
 };
 
-// In the order of the forward pass.
+// In the order of the forward pass. Mamba-2's dt rows come with its in_proj.
 constexpr Part kLayerParts[] = {
     {"norm.weight", TensorRole::kExact},
     {"mixer.in_proj.weight", TensorRole::kMatrix},
-    {"mixer.in_proj_dt.weight", TensorRole::kSensitive},
     {"mixer.in_proj.bias", TensorRole::kExact},
     {"mixer.conv1d.weight", TensorRole::kExact},
     {"mixer.conv1d.bias", TensorRole::kExact},
@@ -120,30 +119,36 @@ class Planner {
     if (!mamba2 && part.suffix == "mixer.norm.weight") return;
     const StoredTensor* t = source_.find(from_.layer(layer, part.suffix));
     if (t == nullptr) return;  // optional, or the other mixer's
-    const std::string name = to_.layer(layer, part.suffix);
-    const bool is_in_proj = part.suffix == "mixer.in_proj.weight";
-    if (part.suffix == "mixer.in_proj_dt.weight" && options_.llama_compatible) {
-      bad_input(
-          "{}: tensor '{}': in_proj is in two parts, which llama.cpp does not know; quantize the "
-          "original model",
-          t->file, t->name);
-    }
-    if (is_in_proj && mamba2 && gguf_ && options_.type && is_four_bit(*options_.type) &&
-        !options_.llama_compatible && t->shape[0] == config_.in_proj_rows()) {
-      const int64_t dt_rows = config_.n_heads, others = t->shape[0] - dt_rows;
-      add(t, name, part.role).shape[0] = others;
-      PlannedTensor& dt =
-          add(t, to_.layer(layer, "mixer.in_proj_dt.weight"), TensorRole::kSensitive);
-      dt.first_row = others;
-      dt.shape[0] = dt_rows;
-      return;
-    }
-    PlannedTensor& p = add(t, name, part.role);
+    if (mamba2 && part.suffix == "mixer.in_proj.weight") return add_in_proj(layer, *t);
+    PlannedTensor& p = add(t, to_.layer(layer, part.suffix), part.role);
     const bool from_gguf = source_.dialect() == Dialect::kGguf;
     if (part.suffix == "mixer.A_log" && gguf_ != from_gguf) {
       p.map = gguf_ ? negative_exp : log_negative;
     }
     if (gguf_) shape_for_gguf(p, part.suffix, mamba2);
+  }
+
+  // Mamba-2's, whose dt rows, the last ones, may be a tensor of their own in source and output.
+  void add_in_proj(int64_t layer, const StoredTensor& in_proj) {
+    const StoredTensor* dt = source_.find(from_.layer(layer, "mixer.in_proj_dt.weight"));
+    const std::string name = to_.layer(layer, "mixer.in_proj.weight"),
+                      dt_name = to_.layer(layer, "mixer.in_proj_dt.weight");
+    const bool apart = options_.type ? is_four_bit(*options_.type) && !options_.llama_compatible
+                                     : dt != nullptr && dt->dtype != in_proj.dtype;
+    PlannedTensor& p = add(&in_proj, name, TensorRole::kMatrix);
+    if (gguf_ && apart && dt != nullptr) {
+      add(dt, dt_name, TensorRole::kSensitive);
+    } else if (gguf_ && apart) {
+      p.shape[0] -= config_.n_heads;
+      const int64_t first_row = p.shape[0];  // p does not outlive the next add
+      PlannedTensor& rows = add(&in_proj, dt_name, TensorRole::kSensitive);
+      rows.first_row = first_row;
+      rows.shape[0] = config_.n_heads;
+    } else if (dt != nullptr) {
+      p.rest = dt;
+      p.shape[0] += config_.n_heads;
+      if (!options_.type && dt->dtype != in_proj.dtype) p.dtype = DType::kF32;
+    }
   }
 
   void shape_for_gguf(PlannedTensor& p, std::string_view suffix, bool mamba2) const {

@@ -28,8 +28,9 @@ DType stored_dtype(TensorRole role, DType asked, int64_t columns);
 struct PlannedTensor {
   std::string name;  // in the output
   const StoredTensor* source = nullptr;
-  int64_t first_row = 0;       // where it begins, for a part of the source's rows
-  std::vector<int64_t> shape;  // in the output, torch's order
+  int64_t first_row = 0;               // where it begins, for a part of the source's rows
+  const StoredTensor* rest = nullptr;  // whose rows follow, where the source is in two parts
+  std::vector<int64_t> shape;          // in the output, torch's order
   DType dtype = DType::kF32;
   float (*map)(float) = nullptr;  // what becomes of a value, if anything
 };
@@ -43,7 +44,8 @@ struct PlanOptions {
   std::optional<DType> type = DType::kQ8_0;
   PlanNames names = PlanNames::kGguf;
   // One in_proj for Mamba-2 as llama.cpp has it, its dt rows in the type of the others. Without it
-  // 4-bit types leave these rows to a tensor of their own, mixer.in_proj_dt.
+  // 4-bit types leave these rows to a tensor of their own, mixer.in_proj_dt, and a GGUF file keeps
+  // two parts that have no common type. Everything else gets one in_proj.
   bool llama_compatible = false;
 };
 
@@ -51,7 +53,6 @@ struct PlanOptions {
 DType type_for_model(DType asked, const ModelConfig& config);
 
 // Every tensor that is written, in order. `source` must hold a model that Weights::load accepts.
-// Throws Error(kBadInput) for what the output cannot express.
 std::vector<PlannedTensor> plan_tensors(const Checkpoint& source, const ModelConfig& config,
                                         const PlanOptions& options);
 

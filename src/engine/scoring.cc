@@ -64,33 +64,39 @@ std::optional<int32_t> text_start(const Engine& engine) {
   return engine.has_tokenizer() ? engine.tokenizer().eos_id() : std::nullopt;
 }
 
-std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> tokens,
-                                   const std::function<void(int64_t)>& on_progress,
-                                   std::vector<int32_t>* best) {
-  std::vector<double> nll;
-  if (best != nullptr) best->clear();
+void check_predicted(const Engine& engine, std::span<const int32_t> tokens) {
   engine.check_tokens(tokens);
   for (size_t i = 1; i < tokens.size(); ++i) {
     ADDER_CHECK(tokens[i] < engine.vocab_limit(),
                 "tokens: expected ids from 0 to {} (the rest is padding), got {} at position {}",
                 engine.vocab_limit() - 1, tokens[i], i);
   }
+}
+
+double token_nll(const Engine& engine, std::span<const float> logits, int32_t next, int32_t* best) {
+  const auto known = logits.first(static_cast<size_t>(engine.vocab_limit()));
+  const double norm = log_sum_exp(known);
+  if (!std::isfinite(norm)) engine.explain_non_finite();
+  if (best != nullptr)
+    *best = static_cast<int32_t>(std::max_element(known.begin(), known.end()) - known.begin());
+  return norm - static_cast<double>(known[static_cast<size_t>(next)]);
+}
+
+std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> tokens,
+                                   const std::function<void(int64_t)>& on_progress,
+                                   std::vector<int32_t>* best) {
+  std::vector<double> nll;
+  if (best != nullptr) best->clear();
+  check_predicted(engine, tokens);
   if (tokens.size() < 2) return nll;
   nll.reserve(tokens.size() - 1);
-  const auto limit = static_cast<size_t>(engine.vocab_limit());
   // The last token is only predicted, never fed.
   for_each_logits(engine, tokens.first(tokens.size() - 1), 0, on_progress,
                   [&](int64_t position, std::span<const float> logits) {
-                    const auto next =
-                        static_cast<size_t>(tokens[static_cast<size_t>(position) + 1]);
-                    const double norm = log_sum_exp(logits.first(limit));
-                    if (!std::isfinite(norm)) engine.explain_non_finite();
-                    if (best != nullptr) {
-                      const auto known = logits.first(limit);
-                      const auto first = std::max_element(known.begin(), known.end());
-                      best->push_back(static_cast<int32_t>(first - known.begin()));
-                    }
-                    nll.push_back(norm - static_cast<double>(logits[next]));
+                    const int32_t next = tokens[static_cast<size_t>(position) + 1];
+                    int32_t likeliest = 0;
+                    nll.push_back(token_nll(engine, logits, next, best ? &likeliest : nullptr));
+                    if (best != nullptr) best->push_back(likeliest);
                   });
   return nll;
 }

@@ -30,4 +30,10 @@ std::vector<double> next_token_nll(Engine& engine, std::span<const int32_t> toke
                                    const std::function<void(int64_t done)>& on_progress = nullptr,
                                    std::vector<int32_t>* best = nullptr);
 
+// What next_token_nll() is made of, for others that score: the checks of its tokens, and one entry.
+void check_predicted(const Engine& engine, std::span<const int32_t> tokens);
+// -log p(next) by the (vocab_rows) raw logits of the position before it. Throws where they are not
+// finite. best: gets the most probable id, the lowest among equals. May be null.
+double token_nll(const Engine& engine, std::span<const float> logits, int32_t next, int32_t* best);
+
 }  // namespace adder

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "core/random.h"
 #include "engine/logit_editor.h"
-#include "engine/random.h"
 
 namespace adder {
 namespace {
@@ -72,17 +72,20 @@ std::span<const int32_t> Sequence::next_tokens(int64_t block) const {
   return std::span(history_).last(1);
 }
 
+uint64_t Sequence::random_index() const {
+  return static_cast<uint64_t>(result_.prompt_tokens) + result_.tokens.size();
+}
+
 SampleParams Sequence::sample_params() const {
   const SamplingOptions& s = request_->sampling;
   const size_t last_n = std::min(history_.size(), static_cast<size_t>(s.repeat_last_n));
-  const auto index = static_cast<uint64_t>(result_.prompt_tokens) + result_.tokens.size();
   return {s.temperature,
           s.top_k,
           s.top_p,
           s.min_p,
           s.repeat_penalty,
           s.repeat_penalty == 1.0f ? std::span<const int32_t>() : std::span(history_).last(last_n),
-          uniform_at(s.seed, index)};
+          uniform_at(s.seed, random_index())};
 }
 
 // The state has taken in `tokens`.

@@ -66,6 +66,7 @@ class Sequence {
   // The tokens of the next step: at multiples of `block` from the start of the prompt and at the
   // cut, so that the pieces do not depend on what else is running.
   std::span<const int32_t> next_tokens(int64_t block) const;
+  uint64_t random_index() const;  // of the next token's random number
   SampleParams sample_params() const;
   void advance(std::span<const int32_t> tokens);
   void accept(const Engine& engine, int32_t token);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/random.h"
+#include "core/random.h"
 #include "kernels/ssd_scan.h"
 
 namespace adder {

@@ -33,7 +33,7 @@ struct ParkedState {
   std::vector<float> logits;     // after the last token; empty: not known
   std::vector<int32_t> tokens;   // all that are in the state, or the newest of them
   int64_t forgotten = 0;         // tokens in the state before those: known by number only
-  uint64_t token_hash = 0;       // chain over all of them (engine/random.h)
+  uint64_t token_hash = 0;       // chain over all of them (core/random.h)
 
   int64_t length() const { return forgotten + static_cast<int64_t>(tokens.size()); }
   size_t bytes() const;

@@ -22,7 +22,15 @@ class Stepper {
   // the largest step has been seen.
   bool step(std::span<Sequence* const> sequences);
 
+  // Many steps in one go, if all sequences that are not done generate and the host is asked for
+  // nothing but their tokens: in the backend's decode loop, until they are done or one is
+  // cancelled. The same results as step by step. False: not possible, nothing has been done.
+  bool decode_ahead(std::span<Sequence* const> sequences);
+
  private:
+  static bool can_decode_ahead(const Sequence& s);
+  DecodeRow decode_row(Sequence& s) const;
+  static void take_decoded(const Engine& engine, Sequence& s, int32_t id);
   bool collect(std::span<Sequence* const> sequences);
   void edit(const Tensor& logits);
   void choose(const Tensor& logits);

@@ -11,8 +11,8 @@
 #include "core/buffer.h"
 #include "core/error.h"
 #include "core/quant.h"
+#include "core/random.h"
 #include "engine/quantize_plan.h"
-#include "engine/random.h"
 
 namespace adder {
 namespace {

@@ -1,9 +1,9 @@
 // The contract between the model and whatever computes.
 //
 // One pure virtual function per operation and no defaults: a backend that lacks one does not
-// compile. The model passes handles and never reads memory, so a backend may run an operation at
-// once, queue it, or record it. Every operation validates its arguments (kernels/checks.h) and
-// throws Error(kBadInput) with expected against got.
+// compile. (make_decode_loop is no operation.) The model passes handles and never reads memory, so
+// a backend may run an operation at once, queue it, or record it. Every operation validates its
+// arguments (kernels/checks.h) and throws Error(kBadInput) with expected against got.
 //
 // All float activations are float32 and need unit stride on their last axis only. For every
 // operation a row's result is independent, to the bit, of the other sequences in the batch, of the
@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "core/buffer.h"
 #include "core/tensor.h"
 #include "kernels/causal_conv1d.h"
+#include "kernels/decode_loop.h"
 #include "kernels/embedding.h"
 #include "kernels/matmul.h"
 #include "kernels/rms_norm.h"
@@ -47,6 +49,9 @@ class Backend {
   // Copies between host memory and a contiguous tensor of this backend, after all work before it.
   virtual void read(const Tensor& tensor, std::span<std::byte> host) = 0;
   virtual void write(const Tensor& tensor, std::span<const std::byte> host) = 0;
+  // Waits until all operations so far are done. Results are right without it: this is for measuring
+  // time, and a failure of queued work shows here at the latest.
+  virtual void synchronize() = 0;
 
   virtual void embedding(const EmbeddingArgs& args) = 0;
   virtual void rms_norm(const RmsNormArgs& args) = 0;
@@ -62,6 +67,13 @@ class Backend {
   // state is (slots, ...), contiguous within a slot.
   virtual void state_zero(const Tensor& state, int32_t slot) = 0;
   virtual void state_copy(const Tensor& state, int32_t from, int32_t to) = 0;
+
+  // The only default: a loop without the host is a gain where work is queued, and no loss to do
+  // without, also for what is put around a backend to see every operation. Null: there is none.
+  virtual std::unique_ptr<DecodeLoop> make_decode_loop(int64_t /*rows*/, int64_t /*vocab_limit*/,
+                                                       const DecodeStep& /*step*/) {
+    return nullptr;
+  }
 };
 
 }  // namespace adder

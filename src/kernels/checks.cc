@@ -99,6 +99,21 @@ void check_eps(std::string_view op, float eps) {
               eps);
 }
 
+void check_sampling(std::string_view op, const SampleParams& p, int64_t vocab) {
+  ADDER_CHECK(std::isfinite(p.temperature) && p.temperature >= 0,
+              "{}: temperature: expected a finite number >= 0, got {}", op, p.temperature);
+  ADDER_CHECK(p.top_k >= 0, "{}: top_k: expected at least 0, got {}", op, p.top_k);
+  ADDER_CHECK(p.top_p >= 0 && p.top_p <= 1, "{}: top_p: expected 0 to 1, got {}", op, p.top_p);
+  ADDER_CHECK(p.min_p >= 0 && p.min_p <= 1, "{}: min_p: expected 0 to 1, got {}", op, p.min_p);
+  ADDER_CHECK(std::isfinite(p.repeat_penalty) && p.repeat_penalty > 0,
+              "{}: repeat_penalty: expected a finite number > 0, got {}", op, p.repeat_penalty);
+  ADDER_CHECK(p.uniform >= 0 && p.uniform < 1, "{}: uniform: expected 0 to below 1, got {}", op,
+              p.uniform);
+  for (int32_t id : p.recent)
+    ADDER_CHECK(id >= 0 && id < vocab, "{}: recent: expected ids from 0 to {}, got {}", op,
+                vocab - 1, id);
+}
+
 }  // namespace
 
 void check(const EmbeddingArgs& a) {
@@ -226,19 +241,28 @@ void check(const SampleArgs& a) {
               rows, a.params.size());
   ADDER_CHECK(static_cast<int64_t>(a.out.size()) == rows, "{}: out: expected {}, got {}", op, rows,
               a.out.size());
-  for (const SampleParams& p : a.params) {
-    ADDER_CHECK(std::isfinite(p.temperature) && p.temperature >= 0,
-                "{}: temperature: expected a finite number >= 0, got {}", op, p.temperature);
-    ADDER_CHECK(p.top_k >= 0, "{}: top_k: expected at least 0, got {}", op, p.top_k);
-    ADDER_CHECK(p.top_p >= 0 && p.top_p <= 1, "{}: top_p: expected 0 to 1, got {}", op, p.top_p);
-    ADDER_CHECK(p.min_p >= 0 && p.min_p <= 1, "{}: min_p: expected 0 to 1, got {}", op, p.min_p);
-    ADDER_CHECK(std::isfinite(p.repeat_penalty) && p.repeat_penalty > 0,
-                "{}: repeat_penalty: expected a finite number > 0, got {}", op, p.repeat_penalty);
-    ADDER_CHECK(p.uniform >= 0 && p.uniform < 1, "{}: uniform: expected 0 to below 1, got {}", op,
-                p.uniform);
-    for (int32_t id : p.recent)
-      ADDER_CHECK(id >= 0 && id < vocab, "{}: recent: expected ids from 0 to {}, got {}", op,
-                  vocab - 1, id);
+  for (const SampleParams& p : a.params) check_sampling(op, p, vocab);
+}
+
+void check(std::span<const DecodeRow> rows, int64_t max_rows, int64_t vocab) {
+  constexpr std::string_view op = "decode_loop";
+  ADDER_CHECK(static_cast<int64_t>(rows.size()) <= max_rows,
+              "{}: rows: expected at most {}, got {}", op, max_rows, rows.size());
+  for (const DecodeRow& r : rows) {
+    ADDER_CHECK(r.slot >= -1, "{}: slot: expected -1 or a slot, got {}", op, r.slot);
+    if (r.slot < 0) continue;
+    const auto same = [&](const DecodeRow& other) { return other.slot == r.slot; };
+    ADDER_CHECK(std::count_if(rows.begin(), rows.end(), same) == 1,
+                "{}: slot: expected distinct slots, got {} twice", op, r.slot);
+    check_sampling(op, r.sampling, vocab);
+    ADDER_CHECK(r.token >= 0 && r.token < vocab, "{}: token: expected 0 to {}, got {}", op,
+                vocab - 1, r.token);
+    ADDER_CHECK(r.repeat_last_n >= 0 && r.repeat_last_n <= kDecodeRecent,
+                "{}: repeat_last_n: expected 0 to {}, got {}", op, kDecodeRecent, r.repeat_last_n);
+    ADDER_CHECK(static_cast<int64_t>(r.sampling.recent.size()) <= r.repeat_last_n,
+                "{}: recent: expected at most repeat_last_n = {} ids, got {}", op, r.repeat_last_n,
+                r.sampling.recent.size());
+    ADDER_CHECK(r.max_tokens >= 1, "{}: max_tokens: expected at least 1, got {}", op, r.max_tokens);
   }
 }
 

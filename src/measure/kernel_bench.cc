@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 #include "core/quant.h"
-#include "engine/random.h"
+#include "core/random.h"
 #include "kernels/backend.h"
 
 namespace adder {
@@ -22,6 +22,8 @@ namespace {
 constexpr double kColdBytes = 256e6;
 constexpr int64_t kMaxCopies = 1024;
 constexpr int64_t kMaxDecodeRows = 16;
+// Calls between two waits for the device: enough that the wait counts for nothing.
+constexpr int64_t kMaxQueued = 32;
 
 double seconds() {
   using clock = std::chrono::steady_clock;
@@ -33,16 +35,22 @@ class KernelBench {
   KernelBench(const ModelConfig& config, const KernelBenchOptions& options)
       : c_(config), o_(options), backend_(make_backend(options.device, options.threads)) {}
 
-  // The rungs of make_scan_ladder() over a prompt of `rows` tokens.
-  KernelBenchResult run_scan_ladder(int64_t rows) {
-    const auto probe = make_machine_probe(o_.threads);
+  // The rungs of make_scan_ladder() that can do it.
+  KernelBenchResult run_scan_ladder(int64_t sequences, int64_t tokens) {
+    const auto probe = make_machine_probe(o_.device, o_.threads);
     CeilingSampler ceilings(*probe);
     ceilings.sample();
-    for (const LadderRung& rung : make_scan_ladder()) {
-      const PackedBatch b = batch(rows);
-      const SelectiveScanArgs a = selective_scan(rows, b);
-      measure(std::string(rung.name), std::string(rung.description), rows, a, [&] { rung.run(a); });
-      ceilings.sample();
+    for (const LadderRung& rung : make_scan_ladder(o_.device)) {
+      const PackedBatch b = equal_sequences(sequences, tokens);
+      const SelectiveScanArgs a = selective_scan(b.n_tokens(), b, rung.activations);
+      if (rung.supports(a)) {
+        measure(
+            std::string(rung.name), std::string(rung.description), b.n_tokens(), a,
+            [&] { rung.run(a); }, rung.synchronize);
+        result_.kernels.back().activations = rung.activations;
+        ceilings.sample();
+      }
+      memory_.clear();
     }
     result_.device = backend_->description();
     result_.rates = ceilings.rates();
@@ -50,7 +58,7 @@ class KernelBench {
   }
 
   KernelBenchResult run() {
-    const auto probe = make_machine_probe(o_.threads);
+    const auto probe = make_machine_probe(o_.device, o_.threads);
     CeilingSampler ceilings(*probe);
     ceilings.sample();
     for (const DType type : o_.types) {
@@ -78,25 +86,32 @@ class KernelBench {
 
  private:
   // Values of standard deviation `scale` around `center`.
-  Tensor array(std::initializer_list<int64_t> shape, float scale, float center = 0) {
-    Tensor t(nullptr, DType::kF32, shape);
+  Tensor array(std::initializer_list<int64_t> shape, float scale, float center = 0,
+               DType dtype = DType::kF32) {
+    Tensor t(nullptr, dtype, shape);
     std::vector<float> values(static_cast<size_t>(t.size()));
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = center + scale * 3.46f * (uniform_at(11, i) - 0.5f);
     }
-    memory_.push_back(backend_->allocate(values.size() * sizeof(float)));
+    std::vector<std::byte> bytes(row_bytes(dtype, t.size()));
+    quantize_row(dtype, values, {}, bytes.data());
+    memory_.push_back(backend_->allocate(bytes.size()));
     t.data = memory_.back().data();
-    backend_->write(t, std::as_bytes(std::span(values)));
+    backend_->write(t, bytes);
     return t;
   }
 
   // One sequence of many rows, or many sequences of one.
   PackedBatch batch(int64_t rows) {
     const int64_t sequences = rows <= kMaxDecodeRows ? rows : 1;
+    return equal_sequences(sequences, rows / sequences);
+  }
+
+  PackedBatch equal_sequences(int64_t sequences, int64_t tokens) {
     starts_.clear();
     slots_.clear();
     for (int64_t i = 0; i <= sequences; ++i) {
-      starts_.push_back(static_cast<int32_t>(i * (rows / sequences)));
+      starts_.push_back(static_cast<int32_t>(i * tokens));
       if (i < sequences) slots_.push_back(static_cast<int32_t>(i));
     }
     return {starts_, slots_};
@@ -104,23 +119,33 @@ class KernelBench {
 
   template <typename Args, typename Call>
   void measure(std::string name, std::string detail, int64_t rows, const Args& args, Call&& call) {
+    measure(std::move(name), std::move(detail), rows, args, std::forward<Call>(call),
+            [&] { backend_->synchronize(); });
+    memory_.clear();
+  }
+
+  // synchronize() waits for what the calls have enqueued.
+  template <typename Args, typename Call, typename Synchronize>
+  void measure(std::string name, std::string detail, int64_t rows, const Args& args, Call&& call,
+               Synchronize&& synchronize) {
     if (o_.progress) o_.progress(fmt::format("{} {}, {} rows", name, detail, rows));
     std::vector<double> samples;
     for (int i = 0; i <= o_.repeat; ++i) {
       if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
-      int64_t calls = 0;
+      int64_t calls = 0, more = 1;
       const double begin = seconds();
       double now = begin;
       do {
-        call();
-        ++calls;
+        for (int64_t j = 0; j < more; ++j) call();
+        synchronize();
+        calls += more;
+        more = std::min<int64_t>(2 * more, kMaxQueued);
         now = seconds();
       } while (now - begin < o_.seconds);
       if (i > 0) samples.push_back((now - begin) / static_cast<double>(calls));
     }
-    result_.kernels.push_back(
-        {std::move(name), std::move(detail), rows, spread_of(std::move(samples)), cost_of(args)});
-    memory_.clear();
+    result_.kernels.push_back({std::move(name), std::move(detail), DType::kF32, rows,
+                               spread_of(std::move(samples)), cost_of(args)});
   }
 
   void matmuls(const std::string& name, int64_t n, int64_t k, DType type) {
@@ -188,19 +213,20 @@ class KernelBench {
             [&] { backend_->causal_conv1d(args); });
   }
 
-  SelectiveScanArgs selective_scan(int64_t rows, const PackedBatch& b) {
+  SelectiveScanArgs selective_scan(int64_t rows, const PackedBatch& b,
+                                   DType activations = DType::kF32) {
     const int64_t e = c_.d_inner, s = c_.d_state;
     SelectiveScanArgs a;
-    a.u = array({rows, e}, 1);
-    a.delta = array({rows, e}, 1, -4);  // softplus: 0.02 in the middle
+    a.u = array({rows, e}, 1, 0, activations);
+    a.delta = array({rows, e}, 1, -4, activations);  // softplus: 0.02 in the middle
     a.A_log2e = array({s, e}, 1, -8);
-    a.B = array({rows, 1, s}, 1);
-    a.C = array({rows, 1, s}, 1);
+    a.B = array({rows, 1, s}, 1, 0, activations);
+    a.C = array({rows, 1, s}, 1, 0, activations);
     a.D = array({e}, 0, 1);
-    a.z = array({rows, 2 * e}, 1).slice(1, e, e);
+    a.z = array({rows, 2 * e}, 1, 0, activations).slice(1, e, e);
     a.delta_bias = array({e}, 0.1f);
     a.ssm_state = array({b.n_seqs(), s, e}, 0.1f);
-    a.out = array({rows, e}, 0);
+    a.out = array({rows, e}, 0, 0, activations);
     a.batch = b;
     return a;
   }
@@ -255,14 +281,14 @@ KernelBenchResult bench_kernels(const ModelConfig& config, const KernelBenchOpti
   return KernelBench(config, options).run();
 }
 
-KernelBenchResult bench_scan_ladder(const ModelConfig& config, int64_t tokens,
+KernelBenchResult bench_scan_ladder(const ModelConfig& config, int64_t sequences, int64_t tokens,
                                     const KernelBenchOptions& options) {
   ADDER_CHECK(config.mixer == MixerKind::kMamba1,
               "bench scan: expected a Mamba-1 model, whose scan has a ladder, got {}",
               config.family);
   KernelBenchOptions alone = options;
-  alone.threads = 1;  // a rung is a loop on one
-  return KernelBench(config, alone).run_scan_ladder(tokens);
+  alone.threads = 1;  // a rung of the CPU's ladder is a loop on one
+  return KernelBench(config, alone).run_scan_ladder(sequences, tokens);
 }
 
 }  // namespace adder

@@ -29,9 +29,10 @@ struct KernelBenchOptions {
 struct KernelResult {
   std::string name;    // "in_proj", "selective_scan", ...
   std::string detail;  // "3072 x 768 Q8_0"
-  int64_t rows = 0;    // tokens of a call
-  Spread seconds;      // of a call
-  OpCost cost;         // of a call
+  DType activations = DType::kF32;
+  int64_t rows = 0;  // tokens of a call
+  Spread seconds;    // of a call
+  OpCost cost;       // of a call
 };
 
 struct KernelBenchResult {
@@ -46,10 +47,10 @@ struct KernelBenchResult {
 // and sampling. Throws Error(kBadInput) when the cancel flag was set.
 KernelBenchResult bench_kernels(const ModelConfig& config, const KernelBenchOptions& options);
 
-// The Mamba-1 scan from the textbook loop to the backend's own (make_scan_ladder()), each over one
-// sequence of `tokens` on one thread at the sizes of `config`; a kernel's detail says what the rung
-// does. Throws Error(kBadInput) for a Mamba-2 model and when the cancel flag was set.
-KernelBenchResult bench_scan_ladder(const ModelConfig& config, int64_t tokens,
+// The Mamba-1 scan from the textbook loop to the backend's own (make_scan_ladder()), each over
+// `sequences` of `tokens` at the sizes of `config`, on one thread of a CPU; a kernel's detail says
+// what the rung does. Throws Error(kBadInput) for a Mamba-2 model and when the cancel flag was set.
+KernelBenchResult bench_scan_ladder(const ModelConfig& config, int64_t sequences, int64_t tokens,
                                     const KernelBenchOptions& options);
 
 }  // namespace adder

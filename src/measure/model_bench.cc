@@ -10,7 +10,7 @@
 #include "backends/registry.h"
 #include "core/error.h"
 #include "core/machine.h"
-#include "engine/random.h"
+#include "core/random.h"
 
 namespace adder {
 namespace {
@@ -68,7 +68,7 @@ class ModelBench {
     for (Samples& s : decode_) s = {};
     ModelBenchResult result;
     result.peak_resident_bytes = peak_resident_bytes();
-    auto probe = make_machine_probe(o_.threads);
+    auto probe = make_machine_probe(o_.device, o_.threads);
     CeilingSampler ceilings(*probe);
     ceilings.sample();
     for (int i = 0; i < o_.repeat; ++i) {
@@ -118,6 +118,7 @@ class ModelBench {
     }
     // Copies of the state are made before the clock runs.
     for (Conversation& c : conversations) engine_.states().make_unique(c.state);
+    engine_.backend().synchronize();
     measure(samples, [&] { generate(engine_, requests); });
   }
 
@@ -127,6 +128,7 @@ class ModelBench {
     const EnergyMeter::Reading energy = meter_.read();
     const double begin = seconds();
     work();
+    engine_.backend().synchronize();
     samples.seconds.push_back(seconds() - begin);
     if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
     if (const auto joules = meter_.joules(energy, meter_.read())) samples.joules.push_back(*joules);

@@ -24,8 +24,9 @@ struct ModelBenchOptions {
   int64_t prompt = 512;             // tokens
   int64_t gen = 128;                // tokens of each sequence
   std::vector<int32_t> batches{1};  // sequences that decode together
-  int repeat = 5;   // measurements of everything, in turn, after one that is dropped
-  int threads = 0;  // of the probes; the engine's number
+  int repeat = 5;              // measurements of everything, in turn, after one that is dropped
+  std::string device = "cpu";  // of the probes; the engine's
+  int threads = 0;             // likewise
   SamplingOptions sampling;
   ProfilingBackend* profiler = nullptr;              // the engine's, when its backend is one
   std::function<void(const std::string&)> progress;  // may be empty

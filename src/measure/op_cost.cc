@@ -92,7 +92,8 @@ OpCost cost_of(const SelectiveScanArgs& a) {
   c.memory_bytes = kFloat * (count(a.A_log2e) + count(a.D) + count(a.delta_bias)) +
                    state_bytes(a.ssm_state, a.batch);
   c.cache_bytes =
-      kFloat * (count(a.u) + count(a.delta) + count(a.z) + count(a.B) + count(a.C) + count(a.out));
+      static_cast<double>(dtype_size(a.u.dtype)) *
+      (count(a.u) + count(a.delta) + count(a.z) + count(a.B) + count(a.C) + count(a.out));
   // A state: dt * A, du * B, and two multiply-adds. A channel: dt * u, D * u and the gate.
   c.flops = n * (8 * d_state + 6);
   c.exp2 = n * (d_state + (a.delta_softplus ? 2 : 0) + (a.z ? 1 : 0));

@@ -44,6 +44,7 @@ template <typename Call>
 void ProfilingBackend::timed(const Key& key, const OpCost& cost, Call&& call) {
   const double begin = seconds();
   call();
+  inner_->synchronize();  // or the time would be that of queueing it
   const double end = seconds();
   Entry& entry = entries_.try_emplace(key, Entry{entries_.size()}).first->second;
   ++entry.calls;

@@ -42,6 +42,7 @@ class ProfilingBackend final : public Backend {
   }
   void read(const Tensor& tensor, std::span<std::byte> host) override;
   void write(const Tensor& tensor, std::span<const std::byte> host) override;
+  void synchronize() override { inner_->synchronize(); }
   void embedding(const EmbeddingArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
   void gated_rms_norm(const GatedRmsNormArgs& args) override;

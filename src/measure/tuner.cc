@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "engine/generator.h"
-#include "engine/random.h"
 #include "kernels/ssd_scan.h"
 
 namespace adder {

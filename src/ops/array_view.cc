@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <span>
 
@@ -158,10 +159,21 @@ void check_integer(std::string_view op, std::string_view name, const ArrayView& 
 
 void check_output(std::string_view op, std::string_view name, const ArrayView& array) {
   if (array.empty()) return;
-  for (int axis = 0; axis < array.rank; ++axis)
-    ADDER_CHECK(array.dim(axis) <= 1 || array.step(axis) != 0,
-                "{}: {}: expected memory of its own for every element, got stride 0 on axis {}", op,
-                name, axis);
+  const auto distance = [&](int axis) { return std::abs(array.step(axis)); };
+  for (int axis = 0; axis < array.rank; ++axis) {
+    if (array.dim(axis) == 1) continue;
+    // Its entries lie farther apart than all that is within one of them.
+    int64_t within = array.item_bytes();
+    for (int inner = 0; inner < array.rank; ++inner) {
+      const bool inside =
+          distance(inner) < distance(axis) || (distance(inner) == distance(axis) && inner < axis);
+      if (inside) within += (array.dim(inner) - 1) * distance(inner);
+    }
+    ADDER_CHECK(distance(axis) >= within,
+                "{}: {}: expected memory of its own for every element, got a stride of {} bytes on "
+                "axis {}",
+                op, name, array.step(axis), axis);
+  }
 }
 
 void check_operand(std::string_view op, std::string_view name, const ArrayView& array,

@@ -61,7 +61,8 @@ void check_rank(std::string_view op, std::string_view name, const ArrayView& arr
 void check_float(std::string_view op, std::string_view name, const ArrayView& array,
                  bool allow_complex = false);
 void check_integer(std::string_view op, std::string_view name, const ArrayView& array);
-// An array that is written: no two elements may share memory by a stride of 0.
+// An array that is written: no two elements may share memory. Refuses also strides that interleave
+// axes without sharing anything, which no slicing or reordering of an ordinary array gives.
 void check_output(std::string_view op, std::string_view name, const ArrayView& array);
 // The three checks of most operands in one: shape, and a real floating dtype.
 void check_operand(std::string_view op, std::string_view name, const ArrayView& array,

@@ -129,12 +129,12 @@ void causal_conv1d_update(const CausalConv1dUpdateArgs& a) {
                   "{}: cache_seqlens[{}]: expected at least 0, got {}", kOp, b,
                   load_integer(a.cache_seqlens, b));
   }
-  const int32_t* slot =
-      checked_slots(kOp, "conv_state_indices", a.conv_state_indices, batch, "conv_state", slots);
   const ArrayView all_out = with_time(a.out);
   check_operand(kOp, "out", all_out, {batch, dim, seqlen});
   check_output(kOp, "out", a.out);
   if (a.out.empty()) return;
+  const int32_t* slot =
+      checked_slots(kOp, "conv_state_indices", a.conv_state_indices, batch, "conv_state", slots);
 
   const int64_t block = conv_tile_width(dim, batch), blocks = (dim + block - 1) / block;
   run_tasks(batch * blocks, block * seqlen * (width + 8), [&](int64_t task) {

@@ -124,8 +124,10 @@ Update checked(const SelectiveStateUpdateArgs& a) {
   u.dt_bias = check_channels("dt_bias", a.dt_bias);
   u.out = check_rows("out", a.out);
   check_output(kOp, "out", a.out);
-  u.slot = checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch, "state",
-                         a.state.dim(0));
+  // A batch of nothing may be of any size.
+  u.slot = a.out.empty() ? nullptr
+                         : checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch,
+                                         "state", a.state.dim(0));
   if (!heads && u.ngroups > 1) split_heads(u);
   u.growing = any_above_zero(a.A);
   u.per_head = heads && !u.growing && u.dt.step(2) == 0 && tied(u.A, 1) && tied(u.A, 2) &&

@@ -1,8 +1,9 @@
 #include "ops/tile.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
+
+#include "ops/convert.h"
 
 namespace adder::ops {
 namespace {
@@ -18,64 +19,6 @@ T load_bits(const std::byte* address) {
   T value;
   std::memcpy(&value, address, sizeof value);
   return value;
-}
-
-template <typename T>
-void store_bits(T value, std::byte* address) {
-  std::memcpy(address, &value, sizeof value);
-}
-
-// f16_to_f32 without a branch, which compilers turn into vectors.
-float widen_f16(uint16_t bits) {
-  const uint32_t magnitude = static_cast<uint32_t>(bits & 0x7fffu) << 13;
-  const uint32_t finite = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
-  const uint32_t value = magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : finite;
-  return std::bit_cast<float>(value | static_cast<uint32_t>(bits & 0x8000u) << 16);
-}
-
-// count numbers, `step` bytes apart, to or from neighbouring floats.
-void load_run(const std::byte* from, int64_t step, DType dtype, int64_t count, float* out) {
-  const auto run = [&](auto zero, auto widen) {
-    using T = decltype(zero);
-    if (step == static_cast<int64_t>(sizeof(T))) {
-      for (int64_t i = 0; i < count; ++i)
-        out[i] = widen(load_bits<T>(from + i * static_cast<int64_t>(sizeof(T))));
-    } else {
-      for (int64_t i = 0; i < count; ++i) out[i] = widen(load_bits<T>(from + i * step));
-    }
-  };
-  switch (dtype) {
-    case DType::kF32:
-      return run(float{}, [](float v) { return v; });
-    case DType::kF64:
-      return run(double{}, [](double v) { return static_cast<float>(v); });
-    case DType::kBF16:
-      return run(uint16_t{}, bf16_to_f32);
-    default:
-      return run(uint16_t{}, widen_f16);
-  }
-}
-
-void store_run(const float* in, std::byte* to, int64_t step, DType dtype, int64_t count) {
-  const auto run = [&](auto narrow) {
-    using T = decltype(narrow(0.0f));
-    if (step == static_cast<int64_t>(sizeof(T))) {
-      for (int64_t i = 0; i < count; ++i)
-        store_bits<T>(narrow(in[i]), to + i * static_cast<int64_t>(sizeof(T)));
-    } else {
-      for (int64_t i = 0; i < count; ++i) store_bits<T>(narrow(in[i]), to + i * step);
-    }
-  };
-  switch (dtype) {
-    case DType::kF32:
-      return run([](float v) { return v; });
-    case DType::kF64:
-      return run([](float v) { return static_cast<double>(v); });
-    case DType::kBF16:
-      return run(f32_to_bf16);
-    default:
-      return run(f32_to_f16);
-  }
 }
 
 // out[c * out_row + r] = in[r * in_row + c]
@@ -239,6 +182,7 @@ void scatter(const float* in, int64_t in_row, const ArrayView& to) {
 }
 
 void copy_exact(const ArrayView& from, const ArrayView& to) {
+  if (from.rank == 0) return copy_exact(from.insert_axis(0), to.insert_axis(0));
   if (from.rank > 1) {
     for (int64_t i = 0; i < from.dim(0); ++i) copy_exact(from.select(0, i), to.select(0, i));
     return;

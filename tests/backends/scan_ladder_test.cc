@@ -60,7 +60,7 @@ TEST_P(ScanLadder, SequencesPaddingAndMissingOperands) {
 }
 
 TEST(ScanLadderNames, RegistryHandsOutTheSameRungs) {
-  const std::vector<LadderRung> rungs = make_scan_ladder();
+  const std::vector<LadderRung> rungs = make_scan_ladder("cpu");
   ASSERT_EQ(rungs.size(), scan_ladder().size());
   for (size_t i = 0; i < rungs.size(); ++i) EXPECT_EQ(rungs[i].name, scan_ladder()[i].name);
   EXPECT_EQ(rungs.front().name, "naive");

@@ -3,9 +3,9 @@
 
 #include <atomic>
 
+#include "core/random.h"
 #include "engine/engine_testing.h"
 #include "engine/generator.h"
-#include "engine/random.h"
 #include "testing/compare.h"
 
 namespace adder {

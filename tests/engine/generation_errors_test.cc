@@ -1,10 +1,13 @@
 // A bad request is refused before anything ran, and costs nothing.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "engine/engine_testing.h"
 #include "engine/generator.h"
+#include "engine/logit_editor.h"
 #include "testing/compare.h"
 
 namespace adder {
@@ -141,6 +144,23 @@ TEST(GenerationErrors, ExceptionFromACallback) {
   EXPECT_EQ(engine->states().free_slots(), 2);
   request.on_prefill = nullptr;
   EXPECT_EQ(generate(*engine, request).tokens.size(), 8u);
+}
+
+// Ids to repeat that the vocabulary does not have end their own sequence only.
+TEST(GenerationErrors, ForcedIdsOutsideTheVocabulary) {
+  const auto engine = golden_engine("mamba1_hf", {.slots = 2});
+  const auto limit = static_cast<int32_t>(engine->vocab_limit());
+  for (const int32_t id : {-1, limit, std::numeric_limits<int32_t>::max()}) {
+    GenerationRequest request = greedy({4, 5}, 3);
+    request.editor = make_forced_editor({6, id, 7});
+    expect_bad_input(
+        [&] { generate(*engine, request); },
+        fmt::format("forced tokens[1]: expected ids from 0 to {}, got {}", limit - 1, id));
+    EXPECT_EQ(engine->states().free_slots(), 2);
+  }
+  GenerationRequest request = greedy({4, 5}, 3);
+  request.editor = make_forced_editor({6, limit - 1, 7});
+  EXPECT_EQ(generate(*engine, request).tokens, (std::vector<int32_t>{6, limit - 1, 7}));
 }
 
 TEST(GenerationErrors, EngineOptionsOutOfRange) {

@@ -310,14 +310,54 @@ TEST(QuantizeMamba2, DtRowsGetATensorOfTheirOwn) {
   const auto a = values_of(*split->find("blk.0.ssm_in.weight")),
              b = values_of(*whole->find("blk.0.ssm_in.weight"));
   EXPECT_EQ(a, std::vector<float>(b.begin(), b.begin() + static_cast<ptrdiff_t>(a.size())));
-  // llama.cpp has no such tensor, and the parts cannot be joined in one dtype any more.
-  expect_bad_input(
-      [&] {
-        quantize_model(*split, dir.path("x.gguf"),
-                       {.type = DType::kQ8_0, .llama_compatible = true});
-      },
-      "in_proj is in two parts");
-  EXPECT_EQ(open(dir.path("split.gguf"))->find("blk.1.ssm_in_dt.weight")->dtype, DType::kQ8_0);
+  EXPECT_EQ(split->find("blk.1.ssm_in_dt.weight")->dtype, DType::kQ8_0);
+}
+
+// The rows of an in_proj in two parts, in the order of one.
+std::vector<float> joined_in_proj(const Checkpoint& c) {
+  std::vector<float> rows = values_of(*c.find("blk.1.ssm_in.weight"));
+  const std::vector<float> dt = values_of(*c.find("blk.1.ssm_in_dt.weight"));
+  rows.insert(rows.end(), dt.begin(), dt.end());
+  return rows;
+}
+
+TEST(QuantizeMamba2, DtRowsRejoinTheOthersWhereOneTypeHoldsBoth) {
+  TestModel model(true);
+  const TempDir dir;
+  quantize_model(*model.open(), dir.path("split.gguf"), {.type = DType::kQ4_0});
+  const auto split = open(dir.path("split.gguf"));
+  const auto want = joined_in_proj(*split);
+
+  // What every other program reads: one tensor with the very values.
+  quantize_model(*split, dir.path("folder"), {.type = std::nullopt});
+  const auto folder = open(dir.path("folder"));
+  EXPECT_EQ(folder->find("backbone.layers.1.mixer.in_proj_dt.weight"), nullptr);
+  const StoredTensor& in = *folder->find("backbone.layers.1.mixer.in_proj.weight");
+  EXPECT_EQ(in.dtype, DType::kF32);
+  EXPECT_TRUE(same_bits(values_of(in), want));
+
+  // GGUF has no type that holds both without loss.
+  const QuantizeReport kept = quantize_model(*split, dir.path("kept.gguf"), {.type = std::nullopt});
+  EXPECT_TRUE(same_bits(joined_in_proj(*open(dir.path("kept.gguf"))), want));
+  ASSERT_EQ(kept.warnings.size(), 1u);
+  EXPECT_NE(kept.warnings[0].find("--llama-compatible"), std::string::npos) << kept.warnings[0];
+
+  // Nor has it the parts where both get one type.
+  for (const QuantizeOptions& o :
+       {QuantizeOptions{.type = DType::kQ8_0},
+        QuantizeOptions{.type = DType::kQ4_K, .llama_compatible = true}}) {
+    const QuantizeReport report = quantize_model(*split, dir.path("one.gguf"), o);
+    EXPECT_EQ(report.source_bytes, split->total_bytes());
+    const auto one = open(dir.path("one.gguf"));
+    EXPECT_EQ(one->find("blk.1.ssm_in_dt.weight"), nullptr);
+    const StoredTensor& whole = *one->find("blk.1.ssm_in.weight");
+    EXPECT_EQ(whole.dtype, *o.type);
+    // Half of a step, 1/127 of the largest weight or 1/15 of the range of weights below 1.25.
+    EXPECT_TRUE(close(values_of(whole), want, Tolerance{*o.type == DType::kQ8_0 ? 0.01 : 0.1}));
+  }
+  // Four bits again: the parts stay apart.
+  quantize_model(*split, dir.path("again.gguf"), {.type = DType::kQ4_K});
+  EXPECT_EQ(open(dir.path("again.gguf"))->find("blk.0.ssm_in_dt.weight")->dtype, DType::kQ8_0);
 }
 
 // Two products with the rows of one are that product, to the bit, bias included.
@@ -342,8 +382,19 @@ TEST(QuantizeMamba2, ASplitInProjComputesTheSame) {
     dt.bytes = in.bytes.substr(keep);
     in.bytes.resize(keep);
   }
-  EXPECT_TRUE(same_bits(logits_of(split.open(), "ref"), want_ref));
-  EXPECT_TRUE(same_bits(logits_of(split.open(), "cpu"), want_cpu));
+  const auto source = split.open();
+  EXPECT_TRUE(same_bits(logits_of(source, "ref"), want_ref));
+  EXPECT_TRUE(same_bits(logits_of(source, "cpu"), want_cpu));
+  // And so is what it is converted to.
+  const TempDir dir;
+  quantize_model(*source, dir.path("folder"), {.type = std::nullopt});
+  EXPECT_TRUE(same_bits(logits_of(open(dir.path("folder")), "cpu"), want_cpu));
+  quantize_model(*source, dir.path("m.gguf"), {.type = std::nullopt});
+  EXPECT_EQ(open(dir.path("m.gguf"))->find("blk.0.ssm_in_dt.weight"), nullptr);
+  // A value that the type cannot hold is named where it lies.
+  set_value(split.tensors["backbone.layers.1.mixer.in_proj_dt.weight"], 70, 1e6f);
+  expect_bad_input([&] { quantize_model(*split.open(), dir.path("f16"), {.type = DType::kF16}); },
+                   "in_proj_dt.weight': F16 cannot hold 1000000 at element 70");
 }
 
 TEST(Calibration, MeasuresTheInputOfEveryMatrix) {

@@ -25,7 +25,7 @@ TEST(Spread, MedianAndExtremes) {
 }
 
 TEST(Ceilings, EveryLimitIsFiniteAndAboveZero) {
-  const auto probe = make_machine_probe(2);
+  const auto probe = make_machine_probe("cpu", 2);
   EXPECT_EQ(probe->threads(), 2);
   EXPECT_FALSE(probe->name().empty());
   std::vector<std::string> lines;
@@ -53,7 +53,7 @@ TEST(Ceilings, TheForcedInstructionSetIsTheOneThatRuns) {
   setenv("ADDER_FORCE_ISA", "SSE4", 1);
   std::string name;
   try {
-    const auto probe = make_machine_probe(1);
+    const auto probe = make_machine_probe("cpu", 1);
     name = probe->name();
     for (const Limit limit : {Limit::kFma, Limit::kInt8, Limit::kExp2}) {
       EXPECT_GT(probe->measure(limit, 0, 0), 1e6) << limit_name(limit);
@@ -66,7 +66,7 @@ TEST(Ceilings, TheForcedInstructionSetIsTheOneThatRuns) {
 }
 
 TEST(Ceilings, UnknownLoopsAreRefused) {
-  EXPECT_THROW(make_machine_probe(1)->measure(Limit::kFma, 1, 0), Error);
+  EXPECT_THROW(make_machine_probe("cpu", 1)->measure(Limit::kFma, 1, 0), Error);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <vector>
@@ -62,6 +63,34 @@ TEST(Tile, WidensEveryHalf) {
   for (size_t i = 0; i < halves.size(); ++i) {
     const float want = f16_to_f32(halves[i]);
     ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(want)) << i;
+  }
+}
+
+// Every sign, exponent and half-way case: all patterns of the upper 21 bits, with the lowest bits
+// of the rest that decide a rounding.
+TEST(Tile, NarrowsEveryPattern) {
+  std::vector<float> wide;
+  for (uint64_t upper = 0; upper < (uint64_t{1} << 32); upper += 1 << 11) {
+    for (const uint32_t lower : {0x000u, 0x001u, 0x400u, 0x7ffu})
+      wide.push_back(std::bit_cast<float>(static_cast<uint32_t>(upper) | lower));
+  }
+  const auto count = static_cast<int64_t>(wide.size());
+  std::vector<uint16_t> narrow(wide.size());
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    scatter(wide.data(), count, ArrayView(narrow.data(), dtype, {1, count}));
+    size_t wrong = 0;
+    for (size_t i = 0; i < wide.size(); ++i)
+      wrong += narrow[i] != (dtype == DType::kF16 ? f32_to_f16(wide[i]) : f32_to_bf16(wide[i]));
+    EXPECT_EQ(wrong, 0u);
+  }
+  for (int64_t length = 0; length < 9; ++length) {  // what four do not divide
+    std::fill(narrow.begin(), narrow.end(), 7);
+    scatter(wide.data() + 4000000, length, ArrayView(narrow.data() + 1, DType::kF16, {1, length}));
+    for (int64_t i = 0; i < length; ++i)
+      EXPECT_EQ(narrow[static_cast<size_t>(i) + 1],
+                f32_to_f16(wide[static_cast<size_t>(4000000 + i)]));
+    EXPECT_EQ(narrow[0], 7);
+    EXPECT_EQ(narrow[static_cast<size_t>(length) + 1], 7);
   }
 }
 

@@ -80,14 +80,15 @@ class OpTensor {
   const Tensor& view() const { return view_; }
 
   // The values now. Also sees to it that nothing around them was written.
-  std::vector<float> read() {
+  template <typename T = float>
+  std::vector<T> read() {
     std::vector<std::byte> now(image_.size());
     backend_->read(whole_, now);
-    std::vector<float> values;
+    std::vector<T> values;
     values.reserve(static_cast<size_t>(view_.size()));
     for_each_row([&](int64_t begin, int64_t count) {
-      const size_t at = static_cast<size_t>(begin) * sizeof(float);
-      const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+      const size_t at = static_cast<size_t>(begin) * sizeof(T);
+      const size_t bytes = static_cast<size_t>(count) * sizeof(T);
       const size_t old = values.size();
       values.resize(old + static_cast<size_t>(count));
       if (count == 0) return;

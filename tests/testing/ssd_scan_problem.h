@@ -44,22 +44,34 @@ struct SsdScanProblem {
 
   RunResult run(Backend& backend, const Batch& batch, const std::vector<float>& state,
                 const Layout& layout = kPacked) const {
+    return run_as(DType::kF32, backend, batch, state, layout,
+                  [&](const SsdScanArgs& args) { backend.ssd_scan(args); });
+  }
+
+  // With activations (x, B, C, z, out) of a dtype, F32 or BF16, by whatever takes the arguments.
+  template <typename Scan>
+  RunResult run_as(DType activations, Backend& backend, const Batch& batch,
+                   const std::vector<float>& state, const Layout& layout, Scan&& scan) const {
     const int64_t slots = static_cast<int64_t>(state.size()) / state_size();
     const auto tensor = [&](const std::vector<int64_t>& dims, const std::vector<float>& values) {
-      return OpTensor(backend, dims, layout, values);
+      return values.empty() ? OpTensor() : OpTensor(backend, dims, layout, values);
     };
-    const auto optional = [&](const std::vector<int64_t>& dims, const std::vector<float>& values) {
-      return values.empty() ? OpTensor() : tensor(dims, values);
+    const auto active = [&](const std::vector<int64_t>& dims, const std::vector<float>& values) {
+      if (activations == DType::kF32) return OpTensor(backend, dims, layout, values);
+      std::vector<uint16_t> bits;
+      for (const float v : values) bits.push_back(f32_to_bf16(v));
+      return OpTensor(backend, activations, dims, layout, bits);
     };
-    OpTensor tx = tensor({tokens, n_heads, headdim}, x), tdt = tensor({tokens, n_heads}, dt);
-    OpTensor tA = tensor({n_heads}, A_log2e);
-    OpTensor tB = tensor({tokens, n_groups, d_state}, B),
-             tC = tensor({tokens, n_groups, d_state}, C);
+    OpTensor tx = active({tokens, n_heads, headdim}, x);
+    OpTensor tdt(backend, {tokens, n_heads}, layout, dt), tA = tensor({n_heads}, A_log2e);
+    OpTensor tB = active({tokens, n_groups, d_state}, B),
+             tC = active({tokens, n_groups, d_state}, C);
     const bool D_per_head = static_cast<int64_t>(D.size()) == n_heads;
-    OpTensor tD = D_per_head ? optional({n_heads}, D) : optional({n_heads, headdim}, D);
-    OpTensor tz = optional({tokens, n_heads, headdim}, z), tbias = optional({n_heads}, dt_bias);
+    OpTensor tD = D_per_head ? tensor({n_heads}, D) : tensor({n_heads, headdim}, D);
+    OpTensor tz = z.empty() ? OpTensor() : active({tokens, n_heads, headdim}, z);
+    OpTensor tbias = tensor({n_heads}, dt_bias);
     OpTensor tstate = tensor({slots, n_heads, headdim, d_state}, state);
-    OpTensor tout = tensor({tokens, n_heads, headdim}, {});
+    OpTensor tout = active({tokens, n_heads, headdim}, {});
     SsdScanArgs args;
     args.x = tx.view();
     args.dt = tdt.view();
@@ -75,8 +87,11 @@ struct SsdScanProblem {
     args.ssm_state = tstate.view();
     args.out = tout.view();
     args.batch = batch.packed();
-    backend.ssd_scan(args);
-    return {tout.read(), tstate.read()};
+    scan(args);
+    if (activations == DType::kF32) return {tout.read(), tstate.read()};
+    RunResult result{{}, tstate.read()};
+    for (const uint16_t bits : tout.read<uint16_t>()) result.out.push_back(bf16_to_f32(bits));
+    return result;
   }
 };
 

@@ -1,5 +1,6 @@
 """The causal depthwise convolution in front of the scans."""
 
+import operator
 from typing import Any, Optional, Tuple, Union
 
 from adder import _core
@@ -8,11 +9,21 @@ from adder import _core
 Array = Any
 
 
+def at_least(op: str, name: str, value: Any, low: int) -> None:
+    """TypeError for what is no integer, ValueError for one below `low`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{op}: {name}: expected an integer, got {type(value).__name__}") from None
+    if number < low:
+        raise ValueError(f"{op}: {name}: expected at least {low}, got {number}")
+
+
 def is_silu(op: str, activation: Optional[str]) -> bool:
     """True for "silu" and its other name "swish", False for None; ValueError for all else."""
     if activation is None:
         return False
-    if activation not in ("silu", "swish"):
+    if not isinstance(activation, str) or activation not in ("silu", "swish"):
         raise ValueError(f"{op}: activation: expected None, 'silu' or 'swish', got {activation!r}")
     return True
 
@@ -119,7 +130,5 @@ def causal_conv1d_varlen_states(x: Array, cu_seqlens: Array, state_len: int) -> 
 
     Source: causal_conv1d.causal_conv1d_varlen.causal_conv1d_varlen_states.
     """
-    if state_len < 0:
-        raise ValueError(
-            f"causal_conv1d_varlen_states: state_len: expected at least 0, got {state_len}")
+    at_least("causal_conv1d_varlen_states", "state_len", state_len, 0)
     return _core.causal_conv1d_varlen_states(x, cu_seqlens, state_len)

@@ -88,6 +88,7 @@ def mamba_split_conv1d_scan_combined(
     headdim: Optional[int] = None,
     ngroups: int = 1,
     norm_before_gate: bool = True,
+    state_dtype: Any = None,
 ) -> Union[Array, Tuple[Array, Array]]:
     """The mixer of Mamba-2 behind its in_proj: convolution, scan, gated norm, out_proj.
 
@@ -110,6 +111,7 @@ def mamba_split_conv1d_scan_combined(
         activation: of the convolution: None, "silu" or "swish".
         rmsnorm_weight: (dim,): RMS norm with z as its gate, in ngroups groups; None: z gates the scan.
         norm_before_gate: as in rmsnorm_fn.
+        state_dtype: as in mamba_chunk_scan_combined.
         outproj_weight: (d_model, d_mlp + dim). outproj_bias: (d_model,).
 
     Returns:
@@ -124,7 +126,7 @@ def mamba_split_conv1d_scan_combined(
     Source: mamba_ssm.ops.triton.ssd_combined.mamba_split_conv1d_scan_combined.
     """
     op = "mamba_split_conv1d_scan_combined"
-    low, high = check_chunks(op, chunk_size, dt_limit)
+    low, high = check_chunks(op, chunk_size, dt_limit, state_dtype)
     return _core.mamba_split_conv1d_scan_combined(
         zxbcdt, conv1d_weight, conv1d_bias, dt_bias, A, D, initial_states, seq_idx, low, high,
         return_final_states, is_silu(op, activation), rmsnorm_weight, rmsnorm_eps, outproj_weight,

@@ -3,6 +3,7 @@
 from typing import Any, Optional, Tuple, Union
 
 from adder import _core
+from adder.ops._conv import at_least
 
 # A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
 Array = Any
@@ -63,8 +64,8 @@ def layernorm_fn(
 
 
 def _gated(op, x, weight, bias, z, eps, group_size, norm_before_gate, is_rms_norm):
-    if group_size is not None and group_size < 1:
-        raise ValueError(f"{op}: group_size: expected at least 1 or None, got {group_size}")
+    if group_size is not None:
+        at_least(op, "group_size", group_size, 1)
     return _core.gated_norm(
         op, x, weight, bias, z, eps, group_size or 0, norm_before_gate, is_rms_norm
     )

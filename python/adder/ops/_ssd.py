@@ -3,6 +3,7 @@
 from typing import Any, Optional, Tuple, Union
 
 from adder import _core
+from adder.ops._conv import at_least
 
 # A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
 Array = Any
@@ -25,6 +26,7 @@ def mamba_chunk_scan_combined(
     dt_limit: Tuple[float, float] = (0.0, float("inf")),
     return_final_states: bool = False,
     return_varlen_states: bool = False,
+    state_dtype: Any = None,
 ) -> Union[Array, Tuple[Array, ...]]:
     """The scan of Mamba-2 (state space duality) over whole sequences.
 
@@ -54,6 +56,8 @@ def mamba_chunk_scan_combined(
         dt_limit: (low, high).
         return_final_states: return the state after the last sequence of each row.
         return_varlen_states: return the state after each sequence of cu_seqlens.
+        state_dtype: a floating dtype of NumPy or PyTorch, or None: in which the reference keeps the states
+            between its chunks. Here they are float32 whatever it says.
 
     Returns:
         out (batch, seqlen, nheads, headdim) with the dtype of x; followed, in a tuple, by final_states
@@ -66,17 +70,28 @@ def mamba_chunk_scan_combined(
 
     Source: mamba_ssm.ops.triton.ssd_combined.mamba_chunk_scan_combined.
     """
-    low, high = check_chunks("mamba_chunk_scan_combined", chunk_size, dt_limit)
+    low, high = check_chunks("mamba_chunk_scan_combined", chunk_size, dt_limit, state_dtype)
     return _core.mamba_chunk_scan_combined(
         x, dt, A, B, C, D, z, dt_bias, initial_states, seq_idx, cu_seqlens, dt_softplus, low, high,
         return_final_states, return_varlen_states,
     )
 
 
-def check_chunks(op: str, chunk_size: int, dt_limit: Tuple[float, float]) -> Tuple[float, float]:
-    """dt_limit as two numbers, once chunk_size has been found to be at least 1."""
-    if chunk_size < 1:
-        raise ValueError(f"{op}: chunk_size: expected at least 1, got {chunk_size}")
+_STATE_DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+
+def check_chunks(
+    op: str, chunk_size: int, dt_limit: Tuple[float, float], state_dtype: Any
+) -> Tuple[float, float]:
+    """dt_limit as two numbers, once chunk_size and state_dtype have been found to be possible."""
+    at_least(op, "chunk_size", chunk_size, 1)
+    if state_dtype is not None:
+        # np.float32, np.dtype("float32"), torch.float32
+        name = getattr(state_dtype, "__name__", str(state_dtype)).rpartition(".")[2]
+        if name not in _STATE_DTYPES:
+            raise TypeError(
+                f"{op}: state_dtype: expected None or one of {', '.join(_STATE_DTYPES)}, got {state_dtype!r}"
+            )
     try:
         low, high = dt_limit
     except (TypeError, ValueError):

@@ -1,18 +1,20 @@
 """Threads of the operations."""
 
 from adder import _core
+from adder.ops._conv import at_least
 
 
 def set_num_threads(n: int) -> None:
     """Sets how many threads a large call may use, the calling one included.
 
     Args:
-        n: at least 1; 0 for one per CPU that this process may use, which is the default.
+        n: 1 to 1024; 0 for one per CPU that this process may use, which is the default.
 
     Results do not depend on it, to the bit.
     """
-    if n < 0:
-        raise ValueError(f"set_num_threads: n: expected at least 0, got {n}")
+    at_least("set_num_threads", "n", n, 0)
+    if n > 1024:
+        raise ValueError(f"set_num_threads: n: expected 0 to 1024, got {n}")
     _core.set_num_threads(n)
 
 

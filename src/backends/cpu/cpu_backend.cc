@@ -36,6 +36,8 @@ class CpuBackend final : public Backend {
     if (!host.empty()) std::memcpy(tensor.bytes(), host.data(), host.size());
   }
 
+  void synchronize() override {}
+
   void embedding(const EmbeddingArgs& args) override {
     check(args);
     cpu_embedding(args, context_);

@@ -226,7 +226,7 @@ class RowSampler {
                           largest_,        params_.temperature, sum};
     return draw_by_buckets(row, params_.top_p, params_.uniform,
                            reinterpret_cast<uint16_t*>(scratch_.sorted_maxima),
-                           scratch_.candidates + recent_count_);
+                           scratch_.candidates + recent_count_, context_);
   }
 
   // top_p and min_p of the whole row.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "backends/cpu/sample_rows.h"
+
 namespace adder {
 namespace {
 
@@ -13,13 +15,12 @@ constexpr double kPerTemperature = kBuckets / 32.0;
 
 class Buckets {
  public:
-  Buckets(const WeightedRow& row, uint16_t* bucket_of, SampleCandidate* scratch)
+  Buckets(const WeightedRow& row, uint16_t* bucket_of, SampleCandidate* scratch,
+          const CpuContext& context)
       : row_(row), bucket_of_(bucket_of), scratch_(scratch) {
-    for (int64_t i = 0; i < row.n; ++i) {
-      const int b = index(row.logits[i]);
-      bucket_of[i] = static_cast<uint16_t>(b);
-      sums_[static_cast<size_t>(b)] += row.weights[i];
-    }
+    bucket_indices(row.logits, row.n, row.largest, row.temperature, kPerTemperature, kBuckets - 1,
+                   bucket_of, context);
+    for (int64_t i = 0; i < row.n; ++i) sums_[bucket_of[i]] += row.weights[i];
     for (const SampleCandidate& c : row.recent)
       sums_[static_cast<size_t>(index(c.logit))] += c.weight;
   }
@@ -56,19 +57,30 @@ class Buckets {
   }
 
  private:
+  static constexpr int64_t kScan = 32;  // ids that are looked through at once
+  static bool any_in(const uint16_t* buckets, int bucket) {
+    uint16_t found = 0;
+    for (int64_t i = 0; i < kScan; ++i) found |= buckets[i] == bucket;
+    return found != 0;
+  }
+
   int index(double logit) const {
-    const double at = (row_.largest - logit) / row_.temperature * kPerTemperature;
-    return at < kBuckets - 1 ? static_cast<int>(at) : kBuckets - 1;
+    return static_cast<int>(std::min<double>(
+        (row_.largest - logit) / row_.temperature * kPerTemperature, kBuckets - 1));
   }
 
   std::span<SampleCandidate> sorted(int bucket) {
     SampleCandidate* end = scratch_;
     auto skip = row_.recent.begin();
-    for (int64_t i = 0; i < row_.n; ++i) {
-      if (bucket_of_[i] != bucket) continue;
-      while (skip != row_.recent.end() && skip->id < i) ++skip;
-      if (skip != row_.recent.end() && skip->id == i) continue;
-      *end++ = {row_.logits[i], row_.weights[i], static_cast<int32_t>(i)};
+    for (int64_t begin = 0; begin < row_.n; begin += kScan) {
+      const int64_t stop = std::min(row_.n, begin + kScan);
+      if (stop - begin == kScan && !any_in(bucket_of_ + begin, bucket)) continue;
+      for (int64_t i = begin; i < stop; ++i) {
+        if (bucket_of_[i] != bucket) continue;
+        while (skip != row_.recent.end() && skip->id < i) ++skip;
+        if (skip != row_.recent.end() && skip->id == i) continue;
+        *end++ = {row_.logits[i], row_.weights[i], static_cast<int32_t>(i)};
+      }
     }
     for (const SampleCandidate& c : row_.recent) {
       if (index(c.logit) == bucket) *end++ = c;
@@ -86,8 +98,8 @@ class Buckets {
 }  // namespace
 
 int32_t draw_by_buckets(const WeightedRow& row, double top_p, double uniform, uint16_t* bucket_of,
-                        SampleCandidate* scratch) {
-  Buckets buckets(row, bucket_of, scratch);
+                        SampleCandidate* scratch, const CpuContext& context) {
+  Buckets buckets(row, bucket_of, scratch, context);
   if (top_p >= 1) return buckets.reach(uniform * row.sum, true).id;
   const auto end = buckets.reach(top_p * row.sum, false);
   const auto drawn = buckets.reach(uniform * end.sum, true);

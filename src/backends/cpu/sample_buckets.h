@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/cpu/context.h"
+
 namespace adder {
 
 // An id that may be drawn.
@@ -32,6 +34,6 @@ struct WeightedRow {
 
 // The id that top_p and the draw of kernels/sample.h give. Scratch: n buckets and n candidates.
 int32_t draw_by_buckets(const WeightedRow& row, double top_p, double uniform, uint16_t* bucket_of,
-                        SampleCandidate* scratch);
+                        SampleCandidate* scratch, const CpuContext& context);
 
 }  // namespace adder

@@ -72,6 +72,26 @@ double ExpWeights(const float* x, int64_t n, double largest, double temperature,
   return total;
 }
 
+void BucketIndices(const float* x, int64_t n, double largest, double temperature, double scale,
+                   uint16_t last, uint16_t* buckets) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, hn::ScalableTag<double>> df;
+  const hn::Rebind<int32_t, hn::ScalableTag<double>> d32;
+  const hn::Rebind<uint16_t, hn::ScalableTag<double>> d16;
+  constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<double>()));
+  const auto max = hn::Set(d, largest), t = hn::Set(d, temperature), s = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto v = hn::PromoteTo(d, hn::LoadU(df, x + i));
+    const auto at = hn::Min(hn::Mul(hn::Div(hn::Sub(max, v), t), s), hn::Set(d, last));
+    hn::StoreU(hn::DemoteTo(d16, hn::DemoteTo(d32, at)), d16, buckets + i);
+  }
+  for (; i < n; ++i) {
+    buckets[i] =
+        static_cast<uint16_t>(std::min<double>((largest - x[i]) / temperature * scale, last));
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace adder
 HWY_AFTER_NAMESPACE();
@@ -80,6 +100,7 @@ HWY_AFTER_NAMESPACE();
 namespace adder {
 HWY_EXPORT(BlockMaxima);
 HWY_EXPORT(ExpWeights);
+HWY_EXPORT(BucketIndices);
 
 float block_maxima(const float* x, int64_t n, float* maxima, const CpuContext& context) {
   return ADDER_CPU_DISPATCH(context, BlockMaxima)(x, n, maxima);
@@ -87,6 +108,10 @@ float block_maxima(const float* x, int64_t n, float* maxima, const CpuContext& c
 double exp_weights(const float* x, int64_t n, double largest, double temperature, double* weights,
                    const CpuContext& context) {
   return ADDER_CPU_DISPATCH(context, ExpWeights)(x, n, largest, temperature, weights);
+}
+void bucket_indices(const float* x, int64_t n, double largest, double temperature, double scale,
+                    uint16_t last, uint16_t* buckets, const CpuContext& context) {
+  ADDER_CPU_DISPATCH(context, BucketIndices)(x, n, largest, temperature, scale, last, buckets);
 }
 
 }  // namespace adder

@@ -18,4 +18,8 @@ float block_maxima(const float* x, int64_t n, float* maxima, const CpuContext& c
 double exp_weights(const float* x, int64_t n, double largest, double temperature, double* weights,
                    const CpuContext& context);
 
+// buckets[i] = (largest - x[i]) / temperature * scale, rounded down, at most `last`, in float64.
+void bucket_indices(const float* x, int64_t n, double largest, double temperature, double scale,
+                    uint16_t last, uint16_t* buckets, const CpuContext& context);
+
 }  // namespace adder

@@ -19,6 +19,12 @@ namespace adder::ADDER_CUDA_NS {
 #else
 #define ADDER_UNROLL _Pragma("unroll")
 #endif
+// Before a loop whose addresses, were it unrolled, would take registers that others need.
+#ifdef ADDER_CUDA_EMULATED
+#define ADDER_ROLLED
+#else
+#define ADDER_ROLLED _Pragma("unroll 1")
+#endif
 
 inline constexpr unsigned kFullMask = 0xffffffffu;
 inline constexpr int kWarpSize = 32;
@@ -101,7 +107,13 @@ __device__ __forceinline__ float from_float<float>(float v) {
 }
 template <>
 __device__ __forceinline__ Bf16 from_float<Bf16>(float v) {
+#ifdef ADDER_CUDA_EMULATED
   return {f32_to_bf16(v)};
+#else
+  Bf16 rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(v));
+  return rounded;
+#endif
 }
 
 // ---- Waiting ----
@@ -263,6 +275,13 @@ __device__ __forceinline__ void bulk_copy(void* to_shared, const void* from, int
           "r"(shared_address(to_shared)),
       "l"(from), "r"(bytes), "r"(shared_address(barrier))
       : "memory");
+#endif
+}
+// Orders this thread's accesses to shared memory before later ones of the copy engine
+// (fence.proxy.async).
+__device__ __forceinline__ void fence_proxy_async() {
+#if !defined(ADDER_CUDA_EMULATED) && __CUDA_ARCH__ >= 900
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 // Makes initialised mbarriers visible to the copy engine (fence.mbarrier_init).

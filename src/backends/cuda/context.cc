@@ -13,17 +13,45 @@ void check_grid(int64_t x, int64_t y, int64_t z) {
               kMaxYZ, kMaxYZ, x, y, z);
 }
 
-void sample_not_yet() {
-  fail(ErrorCode::kUnsupported, "cuda: this build cannot sample on the device yet");
-}
-
 void CudaContext::grow(Buffer& buffer, size_t bytes) {
   if (buffer.size() >= bytes && buffer.data() != nullptr) return;
   buffer = Buffer();  // first, so that both need not fit
   buffer = device.allocate(std::max<size_t>(bytes, 256));
 }
 
+// Recorded work keeps the memory that it was recorded with.
+void* CudaContext::keep(size_t bytes) {
+  recorded_->kept.push_back(device.allocate(std::max<size_t>(bytes, 256)));
+  return recorded_->kept.back().data();
+}
+
+std::unique_ptr<RecordedWork> CudaContext::record(RecordedMemory& memory,
+                                                  const std::function<void()>& step) {
+  recorded_ = &memory;
+  device.begin_recording();
+  try {
+    step();
+  } catch (...) {
+    recorded_ = nullptr;
+    try {
+      device.end_recording();
+    } catch (const Error&) {  // the first error is the cause
+    }
+    throw;
+  }
+  recorded_ = nullptr;
+  return device.end_recording();
+}
+
 DeviceBatch CudaContext::upload(const PackedBatch& batch) {
+  if (recorded_ != nullptr) {
+    const PackedBatch& known = *recorded_->batch;
+    if (batch.seq_start.data() != known.seq_start.data() ||
+        batch.state_slot.data() != known.state_slot.data() ||
+        batch.state_slot.size() != known.state_slot.size())
+      fail(ErrorCode::kInternal, "cuda: a recorded step may use no batch but its own");
+    return recorded_->device_batch;
+  }
   const auto& starts = batch.seq_start;
   const auto& slots = batch.state_slot;
   const bool same = batch_.size() == starts.size() + slots.size() &&
@@ -44,12 +72,25 @@ DeviceBatch CudaContext::upload(const PackedBatch& batch) {
 }
 
 const void* CudaContext::upload(const void* host, size_t bytes) {
+  if (recorded_ != nullptr) {
+    if (host == recorded_->tokens) return recorded_->device_tokens;
+    void* memory = keep(bytes);
+    device.upload(memory, host, bytes);
+    return memory;
+  }
   grow(upload_buffer_, bytes);
   device.upload(upload_buffer_.data(), host, bytes);
   return upload_buffer_.data();
 }
 
 void* CudaContext::scratch(size_t bytes) {
+  if (recorded_ != nullptr) {
+    if (recorded_->scratch_bytes < bytes) {
+      recorded_->scratch = keep(bytes);
+      recorded_->scratch_bytes = bytes;
+    }
+    return recorded_->scratch;
+  }
   grow(scratch_buffer_, bytes);
   return scratch_buffer_.data();
 }

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -20,6 +22,18 @@ struct DeviceBatch {
   int64_t longest;  // rows of the longest sequence
 };
 
+// What a recorded step refers to, for as long as it may run.
+struct RecordedMemory {
+  // Host memory that stands for device memory: uploads of it are not made.
+  const int32_t* tokens = nullptr;
+  const int32_t* device_tokens = nullptr;
+  const PackedBatch* batch = nullptr;
+  DeviceBatch device_batch{};
+  void* scratch = nullptr;
+  size_t scratch_bytes = 0;
+  std::vector<Buffer> kept;
+};
+
 // Scratch memory grows to the largest request and stays: no allocation in steady state.
 class CudaContext {
  public:
@@ -33,10 +47,16 @@ class CudaContext {
   // Contents are undefined; valid until the next request.
   void* scratch(size_t bytes);
 
+  // What `step` enqueues, recorded and not done. `memory` must outlive it.
+  std::unique_ptr<RecordedWork> record(RecordedMemory& memory, const std::function<void()>& step);
+
   Device device;
 
  private:
   void grow(Buffer& buffer, size_t bytes);
+  void* keep(size_t bytes);
+
+  RecordedMemory* recorded_ = nullptr;  // while something is recorded
 
   std::vector<int32_t> batch_;  // seq_start, then state_slot, as they lie in batch_buffer_
   Buffer batch_buffer_, upload_buffer_, scratch_buffer_;

@@ -34,6 +34,8 @@ class CudaBackend final : public Backend {
     context_.device.upload(tensor.bytes(), host.data(), host.size());
   }
 
+  void synchronize() override { context_.device.synchronize(); }
+
   void embedding(const EmbeddingArgs& args) override {
     check(args);
     ADDER_CUDA_NS::embedding(context_, args);
@@ -80,6 +82,11 @@ class CudaBackend final : public Backend {
     check_state_slot(state, to);
     if (from == to) return;
     context_.device.copy(slot_address(state, to), slot_address(state, from), slot_bytes(state));
+  }
+
+  std::unique_ptr<DecodeLoop> make_decode_loop(int64_t rows, int64_t vocab_limit,
+                                               const DecodeStep& step) override {
+    return ADDER_CUDA_NS::make_decode_loop(context_, rows, vocab_limit, step);
   }
 
  private:

@@ -3,7 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/namespace.h"
 #include "core/buffer.h"
@@ -21,6 +24,23 @@ struct DeviceInfo {
   int multiprocessors = 0;
   size_t shared_bytes = 0;  // that a block may ask for
   size_t memory_bytes = 0;
+};
+
+// Work that was recorded, to be enqueued as a whole as often as one likes.
+class RecordedWork {
+ public:
+  virtual ~RecordedWork() = default;
+  virtual void enqueue() = 0;
+};
+
+// Results on their way to the host: several copies of one device buffer in flight.
+class ReadBack {
+ public:
+  virtual ~ReadBack() = default;
+  // Enqueues a copy. At most `depth` may wait for the host.
+  virtual void enqueue() = 0;
+  // Waits for the oldest copy; the memory is valid until `depth` more have been enqueued.
+  virtual const void* wait() = 0;
 };
 
 class Device {
@@ -46,12 +66,30 @@ class Device {
   // Waits for all work, and throws Error(kInternal) when some of it failed.
   void synchronize();
 
+  // Until end_recording() work is recorded and not done. Memory is still allocated and uploaded at
+  // once, and is no part of the recording; download() and synchronize() cannot be recorded.
+  void begin_recording();
+  std::unique_ptr<RecordedWork> end_recording();
+  std::unique_ptr<ReadBack> read_back(const void* from, size_t bytes, int depth);
+#ifdef ADDER_CUDA_EMULATED
+  void enqueue(std::function<void()> work);
+#endif
+
   // Work may be enqueued from one thread at a time. Makes the device this thread's current one.
   CUstream_st* stream();
 
  private:
-  int index_ = 0;
+  [[maybe_unused]] int index_ = 0;
+  bool recording_ = false;
   CUstream_st* stream_ = nullptr;
+#ifdef ADDER_CUDA_EMULATED
+  std::vector<std::function<void()>> recorded_;
+#else
+  CUstream_st* memory_stream() {
+    return recording_ ? upload_stream_ : stream();
+  }
+  CUstream_st* upload_stream_ = nullptr;  // while the other one records
+#endif
   DeviceInfo info_;
 };
 

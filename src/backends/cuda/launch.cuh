@@ -31,8 +31,11 @@ void launch(Device& device, void (*kernel)(Params), const LaunchShape& shape,
             const Params& params) {
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
 #ifdef ADDER_CUDA_EMULATED
-  static_cast<void>(device);
-  emulator::run_grid(shape.grid, shape.block, shape.shared_bytes, [&] { kernel(params); });
+  emulator::log_launch(reinterpret_cast<const void*>(kernel), shape.grid, shape.block,
+                       shape.shared_bytes);
+  device.enqueue([kernel, shape, params] {
+    emulator::run_grid(shape.grid, shape.block, shape.shared_bytes, [&] { kernel(params); });
+  });
 #else
   constexpr size_t kWithoutAsking = 48 << 10;
   if (shape.shared_bytes > kWithoutAsking)

@@ -21,5 +21,7 @@ void selective_scan(CudaContext& context, const SelectiveScanArgs& args);
 void ssd_scan(CudaContext& context, const SsdScanArgs& args);
 // Waits: the ids are for the host.
 void sample(CudaContext& context, const SampleArgs& args);
+std::unique_ptr<DecodeLoop> make_decode_loop(CudaContext& context, int64_t rows,
+                                             int64_t vocab_limit, const DecodeStep& step);
 
 }  // namespace adder::ADDER_CUDA_NS

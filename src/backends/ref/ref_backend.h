@@ -26,6 +26,7 @@ class RefBackend final : public Backend {
 
   void gather_rows(const Tensor& x, std::span<const int32_t> rows, const Tensor& out) override;
   void state_zero(const Tensor& state, int32_t slot) override;
+  void synchronize() override {}
   void state_copy(const Tensor& state, int32_t from, int32_t to) override;
 };
 

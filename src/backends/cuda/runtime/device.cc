@@ -11,6 +11,62 @@ void free_device_memory(void* data, size_t /*bytes*/) {
   cudaFree(data);  // waits for work that may still use it; nothing can be done about a failure
 }
 
+void free_pinned_memory(void* data, size_t /*bytes*/) {
+  cudaFreeHost(data);
+}
+
+class Graph final : public RecordedWork {
+ public:
+  Graph(Device& device, cudaGraphExec_t executable) : device_(device), executable_(executable) {}
+  ~Graph() override { cudaGraphExecDestroy(executable_); }
+  void enqueue() override { ADDER_CUDA_CHECK(cudaGraphLaunch(executable_, device_.stream())); }
+
+ private:
+  Device& device_;
+  cudaGraphExec_t executable_;
+};
+
+class PinnedCopies final : public ReadBack {
+ public:
+  PinnedCopies(Device& device, const void* from, size_t bytes, int depth)
+      : device_(device), from_(from), bytes_(bytes), copied_(static_cast<size_t>(depth), nullptr) {
+    static_cast<void>(device.stream());  // makes the device the current one
+    void* data = nullptr;
+    ADDER_CUDA_CHECK(cudaMallocHost(&data, bytes * copied_.size()));
+    memory_ = Buffer(data, bytes * copied_.size(), free_pinned_memory);
+    for (cudaEvent_t& event : copied_)
+      ADDER_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  ~PinnedCopies() override {
+    cudaStreamSynchronize(device_.stream());
+    for (cudaEvent_t event : copied_)
+      if (event != nullptr) cudaEventDestroy(event);
+  }
+  void enqueue() override {
+    if (written_ - read_ == copied_.size())
+      fail(ErrorCode::kInternal, "cuda: more copies in flight than there is memory for");
+    const size_t i = written_++ % copied_.size();
+    ADDER_CUDA_CHECK(
+        cudaMemcpyAsync(at(i), from_, bytes_, cudaMemcpyDeviceToHost, device_.stream()));
+    ADDER_CUDA_CHECK(cudaEventRecord(copied_[i], device_.stream()));
+  }
+  const void* wait() override {
+    if (read_ == written_) fail(ErrorCode::kInternal, "cuda: no copy is in flight");
+    const size_t i = read_++ % copied_.size();
+    ADDER_CUDA_CHECK(cudaEventSynchronize(copied_[i]));
+    return at(i);
+  }
+
+ private:
+  void* at(size_t i) const { return static_cast<std::byte*>(memory_.data()) + i * bytes_; }
+
+  Device& device_;
+  const void* from_;
+  size_t bytes_, written_ = 0, read_ = 0;
+  Buffer memory_;
+  std::vector<cudaEvent_t> copied_;
+};
+
 }  // namespace
 
 void check_cuda(cudaError_t result, const char* call) {
@@ -54,6 +110,7 @@ Device::Device(int index) : index_(index) {
 }
 
 Device::~Device() {
+  if (upload_stream_ != nullptr) cudaStreamDestroy(upload_stream_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
@@ -79,14 +136,14 @@ Buffer Device::allocate(size_t bytes) {
   }
   check_cuda(result, "cudaMalloc");
   Buffer buffer(data, bytes, free_device_memory);
-  zero(data, bytes);
+  if (bytes > 0) ADDER_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, memory_stream()));
   return buffer;
 }
 
 void Device::upload(void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
   // From pageable memory the call returns when the source has been read.
-  if (bytes > 0)
-    ADDER_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream()));
+  ADDER_CUDA_CHECK(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, memory_stream()));
 }
 
 void Device::copy(void* to, const void* from, size_t bytes) {
@@ -106,6 +163,32 @@ void Device::download(void* to, const void* from, size_t bytes) {
 
 void Device::synchronize() {
   ADDER_CUDA_CHECK(cudaStreamSynchronize(stream()));
+}
+
+void Device::begin_recording() {
+  if (upload_stream_ == nullptr)
+    ADDER_CUDA_CHECK(cudaStreamCreateWithFlags(&upload_stream_, cudaStreamNonBlocking));
+  synchronize();  // what is uploaded from here on no longer waits for work before it
+  // Relaxed: memory is allocated and uploaded meanwhile.
+  ADDER_CUDA_CHECK(cudaStreamBeginCapture(stream(), cudaStreamCaptureModeRelaxed));
+  recording_ = true;
+}
+
+std::unique_ptr<RecordedWork> Device::end_recording() {
+  recording_ = false;
+  cudaGraph_t graph = nullptr;
+  ADDER_CUDA_CHECK(cudaStreamEndCapture(stream(), &graph));
+  cudaGraphExec_t executable = nullptr;
+  const cudaError_t result = cudaGraphInstantiate(&executable, graph, 0);
+  cudaGraphDestroy(graph);
+  check_cuda(result, "cudaGraphInstantiate");
+  auto work = std::make_unique<Graph>(*this, executable);
+  ADDER_CUDA_CHECK(cudaStreamSynchronize(upload_stream_));
+  return work;
+}
+
+std::unique_ptr<ReadBack> Device::read_back(const void* from, size_t bytes, int depth) {
+  return std::make_unique<PinnedCopies>(*this, from, bytes, depth);
 }
 
 }  // namespace adder::ADDER_CUDA_NS

@@ -111,6 +111,18 @@ T atomicMax(T* at, T value) {
   return old;
 }
 template <typename T>
+T atomicMin(T* at, T value) {
+  const T old = *at;
+  *at = std::min(old, value);
+  return old;
+}
+template <typename T>
+T atomicOr(T* at, T value) {
+  const T old = *at;
+  *at = old | value;
+  return old;
+}
+template <typename T>
 T atomicExch(T* at, T value) {
   const T old = *at;
   *at = value;
@@ -138,6 +150,12 @@ inline unsigned __float_as_uint(float v) {
 }
 inline float __uint_as_float(unsigned v) {
   return std::bit_cast<float>(v);
+}
+inline long long __double_as_longlong(double v) {
+  return std::bit_cast<long long>(v);
+}
+inline double __longlong_as_double(long long v) {
+  return std::bit_cast<double>(v);
 }
 inline int __dp4a(int a, int b, int c) {
   for (int i = 0; i < 4; ++i)

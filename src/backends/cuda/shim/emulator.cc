@@ -313,6 +313,21 @@ void set_schedule(const Schedule& schedule) {
   grid().launches = 0;
 }
 
+namespace {
+LaunchLog& launch_log() {
+  thread_local LaunchLog log;
+  return log;
+}
+}  // namespace
+
+void set_launch_log(LaunchLog log) {
+  launch_log() = std::move(log);
+}
+
+void log_launch(const void* kernel, const Dim3& grid_size, const Dim3& block, size_t shared_bytes) {
+  if (launch_log()) launch_log()(kernel, grid_size, block, shared_bytes);
+}
+
 LaunchCount launch_count() {
   return grid().count;
 }

@@ -43,6 +43,12 @@ struct LaunchCount {
 };
 LaunchCount launch_count();  // since the OS thread began
 
+// Called with every launch of this OS thread: the kernel's address and its shape.
+using LaunchLog = std::function<void(const void* kernel, const Dim3& grid, const Dim3& block,
+                                     size_t shared_bytes)>;
+void set_launch_log(LaunchLog log);
+void log_launch(const void* kernel, const Dim3& grid, const Dim3& block, size_t shared_bytes);
+
 // Runs `thread_main` once per thread of the grid. A block may have at most 1024 threads and 227 KB
 // of shared memory, as on sm_90.
 void run_grid(const Dim3& grid, const Dim3& block, size_t shared_bytes,
