@@ -9,7 +9,8 @@
 //
 // Expected [derived]: Q4_K streams 18.5 bytes per 32 weights of one output. A 16 x 32 block costs a
 // warp about 40 instructions against 296 bytes; an H200's SM gets 4.8 TB/s / 132 / 1.755 GHz = 21
-// bytes per clock, i.e. 14 clocks per block in which it can issue 56: bound by memory, narrowly.
+// bytes per clock, i.e. 14 clocks per block in which it can issue 56. But to stream at that rate
+// over 0.7 us takes 25 KB under way, and 4-bit weights have 18 KB: about 70 % of the bandwidth.
 #include <cfloat>
 
 #include "backends/cuda/launch.cuh"
@@ -181,9 +182,10 @@ __device__ __forceinline__ void finish(const BlockProductParams& p, int64_t outp
 
 // ---- Up to 16 tokens ----
 
-// Thread blocks that a multiprocessor shall hold: three of Q4_K have 24 KB of elements under way.
+// Thread blocks that a multiprocessor shall hold. Two of 8 bits have 34 KB under way, of 4 bits 18
+// KB; a third of those would spill.
 template <int TokenTiles, int Warps>
-constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 ? 3 : 1;
+constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 ? 2 : 1;
 
 template <DType kType, int TokenTiles, int Warps>
 __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<TokenTiles, Warps>))
@@ -198,17 +200,17 @@ __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<TokenTiles, Warp
     float sum[TokenTiles][4] = {};
     const int end = min((chain + 1) * p.chains.chain_strips, p.chains.strips);
     for (int strip = chain * p.chains.chain_strips; strip < end; ++strip) {
+      // What lies beyond the last output, token or unit is read from the last one, so that loads
+      // need no branches, and not used: x is 0 behind its end.
       Weights w = {};
       ADDER_UNROLL
       for (int low = 0; low < 2; ++low) {
-        const int64_t output = first_output + g + 8 * low;
-        if (output >= p.outputs) continue;
+        const int64_t output = min(first_output + g + 8 * low, int64_t{p.outputs} - 1);
         ADDER_UNROLL
         for (int u = 0; u < Weights::kUnits; ++u) {
-          const int unit = strip * Weights::kUnits + u;
-          if (unit < p.units)
-            w.elements[low][u] = load_stream(reinterpret_cast<const uint4*>(
-                p.elements + output * p.element_row + int64_t{unit} * 64 + 16 * i));
+          const int64_t unit = min(strip * Weights::kUnits + u, p.units - 1);
+          w.elements[low][u] = load_stream(reinterpret_cast<const uint4*>(
+              p.elements + output * p.element_row + unit * 64 + 16 * i));
         }
         w.codes[low] =
             *reinterpret_cast<const uint2*>(p.codes + output * p.code_row + int64_t{strip} * 8);
@@ -218,19 +220,15 @@ __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<TokenTiles, Warp
       }
       ADDER_UNROLL
       for (int tile = 0; tile < TokenTiles; ++tile) {
-        StripOfX x = {};
-        const int64_t token = tile * kTileTokens + g;
-        if (token < p.tokens) {
-          const auto* q =
-              reinterpret_cast<const uint4*>(p.q + (token * p.chains.strips + strip) * kStrip);
-          x.q[0] = q[i];
-          x.q[1] = q[4 + i];
-        }
+        StripOfX x;
+        const int first = tile * kTileTokens, last = static_cast<int>(p.tokens) - 1;
+        const auto* q = reinterpret_cast<const uint4*>(
+            p.q + int64_t{min(first + g, last) * p.chains.strips + strip} * kStrip);
+        x.q[0] = q[i];
+        x.q[1] = q[4 + i];
         ADDER_UNROLL
         for (int at = 0; at < 2; ++at) {
-          const int64_t of_output = tile * kTileTokens + 2 * i + at;
-          if (of_output >= p.tokens) continue;
-          const int64_t row_strip = of_output * p.chains.strips + strip;
+          const int row_strip = min(first + 2 * i + at, last) * p.chains.strips + strip;
           x.d[at] = reinterpret_cast<const float4*>(p.d)[row_strip];
           x.totals[at] = reinterpret_cast<const int4*>(p.totals)[row_strip];
         }

@@ -132,18 +132,35 @@ __device__ __forceinline__ float4 load_four(const float* row, int k, int end, bo
   return v;
 }
 
-// What lane i holds of group `group` of a row of x.
-template <DType kType>
-__device__ __forceinline__ void x_parts(const FloatProductParams& p, int64_t token, int group,
-                                        int i, Eight (&parts)[kParts]) {
+// The parts of eight elements of x: four for each mma.
+__device__ __forceinline__ void x_parts(const float4 (&x)[2], Eight (&parts)[kParts]) {
   ADDER_UNROLL
   for (int step = 0; step < 2; ++step) {
-    const int k = group * kGroup + FloatFormat<kType>::element(i, step);
-    float4 v = load_four(p.x + token * p.x_row, k, p.in_features, p.x_aligned);
+    float4 v = x[step];
     ADDER_UNROLL
     for (int part = 0; part < kParts; ++part) {
       parts[part].step[step][0] = take_part(v.x, v.y);
       parts[part].step[step][1] = take_part(v.z, v.w);
+    }
+  }
+}
+
+// What lane i uses of a strip of each token, all loads before the first use.
+template <DType kType, bool kWhole, int TokenTiles>
+__device__ __forceinline__ void load_x(float4 (&x)[kStripGroups][TokenTiles][2],
+                                       const FloatProductParams& p,
+                                       const float* const (&tokens)[TokenTiles], int strip, int i) {
+  ADDER_UNROLL
+  for (int at = 0; at < kStripGroups; ++at) {
+    const int group = min(strip * kStripGroups + at, p.chains.groups - 1);
+    ADDER_UNROLL
+    for (int tile = 0; tile < TokenTiles; ++tile) {
+      ADDER_UNROLL
+      for (int step = 0; step < 2; ++step) {
+        const int k = group * kGroup + FloatFormat<kType>::element(i, step);
+        x[at][tile][step] = kWhole ? *reinterpret_cast<const float4*>(tokens[tile] + k)
+                                   : load_four(tokens[tile], k, p.in_features, p.x_aligned);
+      }
     }
   }
 }
@@ -161,11 +178,9 @@ __device__ __forceinline__ void finish(const FloatProductParams& p, int64_t outp
   p.out[token * p.out_row + output] = sum + (p.bias == nullptr ? 0.0f : p.bias[output]);
 }
 
-// Thread blocks that a multiprocessor shall hold: three have 96 KB of BF16 under way.
+// Thread blocks that a multiprocessor shall hold: 64 KB of weights are under way, of BF16 in two.
 template <DType kType, int TokenTiles, int Warps>
-constexpr int min_blocks = Warps == kManyWarps                        ? 1
-                           : TokenTiles == 1 && kType == DType::kBF16 ? 3
-                                                                      : 2;
+constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 && kType != DType::kF32 ? 2 : 1;
 
 template <DType kType, int TokenTiles, int Warps>
 __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<kType, TokenTiles, Warps>))
@@ -175,47 +190,52 @@ __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<kType, TokenTile
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize, lane = lane_id();
   const int g = lane / 4, i = lane % 4;
   const int64_t first_output = int64_t{blockIdx.x} * kTileOutputs;
-  const char* rows[2];  // null beyond the last
+  // What lies beyond the last output, token or group is read from the last one, so that loads need
+  // no branches, and not used.
+  const char* rows[2];
   ADDER_UNROLL
   for (int half = 0; half < 2; ++half) {
-    const int64_t output = first_output + g + 8 * half;
-    rows[half] = output < p.outputs
-                     ? static_cast<const char*>(p.weight) + output * p.weight_row_bytes + 16 * i
-                     : nullptr;
+    const int64_t output = min(first_output + g + 8 * half, int64_t{p.outputs} - 1);
+    rows[half] = static_cast<const char*>(p.weight) + output * p.weight_row_bytes + 16 * i;
   }
+  const float* tokens[TokenTiles];
+  ADDER_UNROLL
+  for (int tile = 0; tile < TokenTiles; ++tile)
+    tokens[tile] = p.x + min(int64_t{tile} * kTileTokens + g, p.tokens - 1) * p.x_row;
+  const bool whole_groups = p.x_aligned && p.in_features % kGroup == 0;
 
   for (int chain = warp; chain < p.chains.count; chain += Warps) {
     float sum[TokenTiles][4] = {};
     const int end = min((chain + 1) * p.chains.chain_strips, p.chains.strips);
     for (int strip = chain * p.chains.chain_strips; strip < end; ++strip) {
       uint4 raw[kStripGroups][2][Format::kLoads];
+      float4 x[kStripGroups][TokenTiles][2];
       ADDER_UNROLL
       for (int at = 0; at < kStripGroups; ++at) {
+        const int64_t group = min(strip * kStripGroups + at, p.chains.groups - 1);
         ADDER_UNROLL
         for (int half = 0; half < 2; ++half) {
           ADDER_UNROLL
-          for (int part = 0; part < Format::kLoads; ++part) {
-            const int64_t group = strip * kStripGroups + at;
-            raw[at][half][part] = make_uint4(0, 0, 0, 0);
-            if (group < p.chains.groups && rows[half] != nullptr)
-              raw[at][half][part] = load_stream(reinterpret_cast<const uint4*>(
-                  rows[half] + (group * Format::kLoads + part) * 64));
-          }
+          for (int part = 0; part < Format::kLoads; ++part)
+            raw[at][half][part] = load_stream(
+                reinterpret_cast<const uint4*>(rows[half] + (group * Format::kLoads + part) * 64));
         }
       }
+      if (whole_groups)
+        load_x<kType, true>(x, p, tokens, strip, i);
+      else
+        load_x<kType, false>(x, p, tokens, strip, i);
       ADDER_UNROLL
       for (int at = 0; at < kStripGroups; ++at) {
-        const int group = strip * kStripGroups + at;
-        if (group >= p.chains.groups) continue;
+        if (strip * kStripGroups + at >= p.chains.groups) continue;
         Eight top[Format::kParts], low[Format::kParts];
         weight_parts<kType>(raw[at][0], top);
         weight_parts<kType>(raw[at][1], low);
         ADDER_UNROLL
         for (int tile = 0; tile < TokenTiles; ++tile) {
-          Eight x[kParts] = {};
-          const int64_t token = tile * kTileTokens + g;
-          if (token < p.tokens) x_parts<kType>(p, token, group, i, x);
-          multiply_group(sum[tile], top, low, x);
+          Eight parts[kParts];
+          x_parts(x[at][tile], parts);
+          multiply_group(sum[tile], top, low, parts);
         }
       }
     }
@@ -240,8 +260,15 @@ __global__ void split_kernel(FloatProductParams p) {
   const int64_t at = int64_t{blockIdx.x} * kSplitThreads + threadIdx.x;
   const int64_t token = at / (width / 8), chunk = at % (width / 8);
   if (token >= p.tokens) return;
+  float4 values[2];
+  ADDER_UNROLL
+  for (int step = 0; step < 2; ++step) {
+    const int k = static_cast<int>(chunk / 4 * kGroup) +
+                  FloatFormat<kType>::element(static_cast<int>(chunk % 4), step);
+    values[step] = load_four(p.x + token * p.x_row, k, p.in_features, p.x_aligned);
+  }
   Eight x[kParts];
-  x_parts<kType>(p, token, static_cast<int>(chunk / 4), static_cast<int>(chunk % 4), x);
+  x_parts(values, x);
   ADDER_UNROLL
   for (int part = 0; part < kParts; ++part) {
     uint16_t* to = p.parts + (part * p.tokens + token) * width + chunk * 8;
@@ -377,9 +404,12 @@ void launch_skinny(CudaContext& context, const FloatProductParams& p) {
 template <DType kType>
 void run_skinny(CudaContext& context, const FloatProductParams& p) {
   if (p.tokens > kTileTokens) return launch_skinny<kType, 2, kSkinnyWarps>(context, p);
-  const int64_t blocks = ceil_div(p.outputs, kTileOutputs);
-  if (blocks <= context.device.info().multiprocessors && p.chains.count > kSkinnyWarps)
-    return launch_skinny<kType, 1, kManyWarps>(context, p);
+  // A warp of F32 has twice the bytes under way, and its registers leave no room for 16.
+  if constexpr (kType != DType::kF32) {
+    const int64_t blocks = ceil_div(p.outputs, kTileOutputs);
+    if (blocks <= context.device.info().multiprocessors && p.chains.count > kSkinnyWarps)
+      return launch_skinny<kType, 1, kManyWarps>(context, p);
+  }
   launch_skinny<kType, 1, kSkinnyWarps>(context, p);
 }
 
