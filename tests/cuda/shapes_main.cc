@@ -90,8 +90,9 @@ void run_rows(Backend& backend, Rng& rng) {
 
 int main(int, char** argv) {
   using namespace adder;
+  using namespace adder::testing;
   try {
-    const auto names = testing::symbols(argv[0]);
+    const auto names = symbols(argv[0]);
     const uintptr_t base = _r_debug.r_map->l_addr;  // of the program itself
     emulator::set_launch_log(
         [&](const void* kernel, const auto&, const auto& block, size_t shared) {
@@ -100,10 +101,10 @@ int main(int, char** argv) {
                      found == names.end() ? "?" : found->second);
         });
     const auto backend = cuda_emulated::make_backend(0);
-    testing::Rng rng(1);
-    testing::run_recurrences(*backend, rng);
-    testing::run_ladder(*backend, rng);
-    testing::run_rows(*backend, rng);
+    Rng rng(1);
+    run_recurrences(*backend, rng);
+    run_ladder(*backend, rng);
+    run_rows(*backend, rng);
   } catch (const Error& e) {
     fmt::print(stderr, "cuda_shapes: {}\n", e.what());
     return 1;
