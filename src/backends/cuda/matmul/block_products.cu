@@ -185,7 +185,7 @@ __device__ __forceinline__ void finish(const BlockProductParams& p, int64_t outp
 // Thread blocks that a multiprocessor shall hold. Two of 8 bits have 34 KB under way, of 4 bits 18
 // KB; a third of those would spill.
 template <int TokenTiles, int Warps>
-constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 ? 2 : 1;
+[[maybe_unused]] constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 ? 2 : 1;
 
 template <DType kType, int TokenTiles, int Warps>
 __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<TokenTiles, Warps>))

@@ -180,7 +180,8 @@ __device__ __forceinline__ void finish(const FloatProductParams& p, int64_t outp
 
 // Thread blocks that a multiprocessor shall hold: 64 KB of weights are under way, of BF16 in two.
 template <DType kType, int TokenTiles, int Warps>
-constexpr int min_blocks = Warps == kSkinnyWarps&& TokenTiles == 1 && kType != DType::kF32 ? 2 : 1;
+[[maybe_unused]] constexpr int min_blocks =
+    Warps == kSkinnyWarps&& TokenTiles == 1 && kType != DType::kF32 ? 2 : 1;
 
 template <DType kType, int TokenTiles, int Warps>
 __global__ void __launch_bounds__(Warps* kWarpSize, (min_blocks<kType, TokenTiles, Warps>))
