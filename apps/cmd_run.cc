@@ -79,8 +79,12 @@ std::unique_ptr<Engine> load(const RunOptions& o) {
   try {
     return cli::load_engine(o.model);
   } catch (const Error& e) {
-    // "and/or" is spelled like a repository.
-    if (o.second || !o.first || o.tokens || cli::is_path(*o.first)) throw;
+    // "and/or" is spelled like a repository. What this machine or build lacks is no matter of
+    // spelling.
+    if (o.second || !o.first || o.tokens || cli::is_path(*o.first) ||
+        e.code() == ErrorCode::kUnsupported) {
+      throw;
+    }
     throw Error(e.code(), fmt::format("{} (if '{}' is a prompt, give it on standard input)",
                                       e.what(), *o.first));
   }

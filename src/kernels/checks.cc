@@ -277,6 +277,14 @@ void check_gather_rows(const Tensor& x, std::span<const int32_t> rows, const Ten
                 x.dim(0) - 1, rows[i]);
 }
 
+void check_copy(std::string_view op, const Tensor& tensor, size_t host_bytes) {
+  const size_t bytes = row_bytes(tensor.dtype, tensor.size());
+  ADDER_CHECK(tensor.is_contiguous(), "{}: expected a contiguous tensor, got {} with gaps", op,
+              tensor.describe());
+  ADDER_CHECK(bytes == host_bytes, "{}: expected {} bytes of host memory for {}, got {}", op, bytes,
+              tensor.describe(), host_bytes);
+}
+
 void check_state_slot(const Tensor& state, int32_t slot) {
   ADDER_CHECK(state && state.rank >= 2, "state: expected (slots, ...), got {}", state.describe());
   ADDER_CHECK(slot >= 0 && slot < state.dim(0), "state: expected a slot from 0 to {}, got {}",

@@ -100,6 +100,16 @@ TEST(CudaWeights, LargeMatricesArePackedInPieces) {
   EXPECT_EQ(wrong, 0u);
 }
 
+// As a file has it, a row may end where no whole unit of 16 bytes can be read.
+TEST(CudaWeights, OnlyImportedOnesAreMultiplied) {
+  Rng rng(304);
+  const auto backend = emulated();
+  const Weight w = Weight::random(rng, DType::kBF16, 3, 37, 1);
+  const OpTensor x(*backend, {1, 37}, kPacked, rng.normals(37)), out(*backend, {1, 3}, kPacked, {});
+  const OpTensor strided = w.tensor(*backend, kPacked);
+  EXPECT_THROW(backend->matmul({x.view(), strided.view(), {}, out.view()}), Error);
+}
+
 // Padding between rows: the weights of odd widths are read in whole units.
 TEST(CudaWeights, FloatRowsArePaddedWithZeros) {
   Rng rng(303);

@@ -28,11 +28,11 @@ class CpuBackend final : public Backend {
   }
 
   void read(const Tensor& tensor, std::span<std::byte> host) override {
-    check_copy(tensor, host.size());
+    check_copy("read", tensor, host.size());
     if (!host.empty()) std::memcpy(host.data(), tensor.bytes(), host.size());
   }
   void write(const Tensor& tensor, std::span<const std::byte> host) override {
-    check_copy(tensor, host.size());
+    check_copy("write", tensor, host.size());
     if (!host.empty()) std::memcpy(tensor.bytes(), host.data(), host.size());
   }
 
@@ -85,29 +85,19 @@ class CpuBackend final : public Backend {
   }
   void state_zero(const Tensor& state, int32_t slot) override {
     check_state_slot(state, slot);
-    std::memset(slot_address(state, slot), 0, slot_bytes(state));
+    const Tensor entry = state.select(slot);
+    std::memset(entry.bytes(), 0, bytes_of(entry));
   }
   void state_copy(const Tensor& state, int32_t from, int32_t to) override {
     check_state_slot(state, from);
     check_state_slot(state, to);
     if (from == to) return;
-    std::memcpy(slot_address(state, to), slot_address(state, from), slot_bytes(state));
+    const Tensor entry = state.select(from);
+    std::memcpy(state.select(to).bytes(), entry.bytes(), bytes_of(entry));
   }
 
  private:
-  static std::byte* slot_address(const Tensor& state, int32_t slot) {
-    return state.bytes(slot * state.stride[0]);
-  }
-  static size_t slot_bytes(const Tensor& state) {
-    return row_bytes(state.dtype, state.size() / state.dim(0));
-  }
-  static void check_copy(const Tensor& tensor, size_t host_bytes) {
-    const size_t bytes = row_bytes(tensor.dtype, tensor.size());
-    ADDER_CHECK(tensor.is_contiguous(), "cpu: expected a contiguous tensor, got {} with strides",
-                tensor.describe());
-    ADDER_CHECK(bytes == host_bytes, "cpu: expected {} bytes of host memory for {}, got {}", bytes,
-                tensor.describe(), host_bytes);
-  }
+  static size_t bytes_of(const Tensor& tensor) { return row_bytes(tensor.dtype, tensor.size()); }
 
   CpuContext context_;
 };

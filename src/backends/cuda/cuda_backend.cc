@@ -26,11 +26,11 @@ class CudaBackend final : public Backend {
   }
 
   void read(const Tensor& tensor, std::span<std::byte> host) override {
-    check_copy(tensor, host.size());
+    check_copy("read", tensor, host.size());
     context_.device.download(host.data(), tensor.bytes(), host.size());
   }
   void write(const Tensor& tensor, std::span<const std::byte> host) override {
-    check_copy(tensor, host.size());
+    check_copy("write", tensor, host.size());
     context_.device.upload(tensor.bytes(), host.data(), host.size());
   }
 
@@ -50,6 +50,9 @@ class CudaBackend final : public Backend {
   }
   void matmul(const MatmulArgs& args) override {
     check(args);
+    ADDER_CHECK(args.weight.layout == TensorLayout::kPacked,
+                "matmul: weight: expected one from import_weight, got strided {}",
+                args.weight.describe());
     ADDER_CUDA_NS::matmul(context_, args);
   }
   void causal_conv1d(const CausalConv1dArgs& args) override {
@@ -75,13 +78,15 @@ class CudaBackend final : public Backend {
 
   void state_zero(const Tensor& state, int32_t slot) override {
     check_state_slot(state, slot);
-    context_.device.zero(slot_address(state, slot), slot_bytes(state));
+    const Tensor entry = state.select(slot);
+    context_.device.zero(entry.bytes(), bytes_of(entry));
   }
   void state_copy(const Tensor& state, int32_t from, int32_t to) override {
     check_state_slot(state, from);
     check_state_slot(state, to);
     if (from == to) return;
-    context_.device.copy(slot_address(state, to), slot_address(state, from), slot_bytes(state));
+    const Tensor entry = state.select(from);
+    context_.device.copy(state.select(to).bytes(), entry.bytes(), bytes_of(entry));
   }
 
   std::unique_ptr<DecodeLoop> make_decode_loop(int64_t rows, int64_t vocab_limit,
@@ -90,19 +95,7 @@ class CudaBackend final : public Backend {
   }
 
  private:
-  static std::byte* slot_address(const Tensor& state, int32_t slot) {
-    return state.bytes(slot * state.stride[0]);
-  }
-  static size_t slot_bytes(const Tensor& state) {
-    return row_bytes(state.dtype, state.size() / state.dim(0));
-  }
-  static void check_copy(const Tensor& tensor, size_t host_bytes) {
-    const size_t bytes = row_bytes(tensor.dtype, tensor.size());
-    ADDER_CHECK(tensor.is_contiguous(), "cuda: expected a contiguous tensor, got {} with strides",
-                tensor.describe());
-    ADDER_CHECK(bytes == host_bytes, "cuda: expected {} bytes of host memory for {}, got {}", bytes,
-                tensor.describe(), host_bytes);
-  }
+  static size_t bytes_of(const Tensor& tensor) { return row_bytes(tensor.dtype, tensor.size()); }
 
   int index_;
   CudaContext context_;

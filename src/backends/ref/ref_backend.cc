@@ -14,13 +14,6 @@ std::span<std::byte> bytes_of(const Tensor& t) {
   return {t.bytes(), row_bytes(t.dtype, t.size())};
 }
 
-void check_copy(std::string_view op, const Tensor& t, size_t host_bytes) {
-  ADDER_CHECK(t.is_contiguous(), "{}: expected a contiguous tensor, got {} with gaps", op,
-              t.describe());
-  ADDER_CHECK(bytes_of(t).size() == host_bytes, "{}: expected {} bytes for {}, got {}", op,
-              bytes_of(t).size(), t.describe(), host_bytes);
-}
-
 }  // namespace
 
 Buffer RefBackend::allocate(size_t bytes) {

@@ -308,6 +308,11 @@ void complete(const BulkCopy& c) {
 
 }  // namespace
 
+uint64_t seed_from_environment() {
+  const char* text = std::getenv("ADDER_EMULATOR_SEED");
+  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
+}
+
 void set_schedule(const Schedule& schedule) {
   grid().schedule = schedule;
   grid().launches = 0;

@@ -31,9 +31,12 @@ struct Dim3 {
   Dim3(unsigned x_, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
+// ADDER_EMULATOR_SEED, else 1.
+uint64_t seed_from_environment();
+
 // What the next grids of this OS thread use.
 struct Schedule {
-  uint64_t seed = 1;
+  uint64_t seed = seed_from_environment();
   int resident_blocks = 3;  // at most as many run interleaved
 };
 void set_schedule(const Schedule& schedule);
