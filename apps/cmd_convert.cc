@@ -13,12 +13,12 @@
 namespace adder {
 namespace {
 
-struct Arguments {
+struct ConvertArguments {
   std::string source, target;
   int threads = 0;
 };
 
-void convert(const Arguments& a) {
+void convert(const ConvertArguments& a) {
   const Checkpoint source = open_model(a.source);
   QuantizeOptions o;
   o.type = std::nullopt;
@@ -48,7 +48,7 @@ void add_convert(CLI::App& app) {
       "their types (in a folder, quantized ones become F32); A, D, dt bias, convolution, norms "
       "and\n"
       "biases become F32. DST appears once it is whole and was read back; SRC is never written.");
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<ConvertArguments>();
   c->add_option("SRC", a->source, "Model to read")->required();
   c->add_option("DST", a->target, "File or folder to write")->required();
   c->add_option("--threads", a->threads, "Threads; 0: one per CPU available")

@@ -10,12 +10,12 @@
 namespace adder {
 namespace {
 
-struct Arguments {
+struct PullArguments {
   std::string repo, directory, revision = "main", endpoint;
   std::vector<std::string> include;
 };
 
-void run_pull(const Arguments& arguments) {
+void run_pull(const PullArguments& arguments) {
   PullOptions options = pull_options_from_environment();
   if (!arguments.endpoint.empty()) options.endpoint = arguments.endpoint;
   options.revision = arguments.revision;
@@ -51,7 +51,7 @@ void add_pull(CLI::App& app) {
       "SHA-256, and prints the directory. An interrupted download is continued by the same\n"
       "command. Without DIR the model goes to $ADDER_CACHE/models/REPO (ADDER_CACHE defaults to\n"
       "~/.cache/adder), where `adder run REPO` finds it. HF_TOKEN is sent to the endpoint alone.");
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PullArguments>();
   command->add_option("REPO", arguments->repo, "owner/name, e.g. state-spaces/mamba-130m")
       ->required();
   command->add_option("DIR", arguments->directory, "Target directory");

@@ -17,7 +17,7 @@
 namespace adder {
 namespace {
 
-struct Arguments {
+struct QuantizeArguments {
   std::string source, target, type = "q8_0", calibration;
   int64_t calibration_tokens = 65536;
   bool llama_compatible = false, json = false;
@@ -34,7 +34,7 @@ double megabytes(uint64_t bytes) {
   return static_cast<double>(bytes) / 1e6;
 }
 
-void print_table(const Arguments& a, const QuantizeReport& r) {
+void print_table(const QuantizeArguments& a, const QuantizeReport& r) {
   size_t width = 6, kept = 0;
   for (const TensorReport& t : r.tensors)
     if (t.to != DType::kF32) width = std::max(width, t.name.size());
@@ -55,7 +55,7 @@ void print_table(const Arguments& a, const QuantizeReport& r) {
              megabytes(r.source_bytes));
 }
 
-nlohmann::ordered_json to_json(const Arguments& a, const QuantizeReport& r) {
+nlohmann::ordered_json to_json(const QuantizeArguments& a, const QuantizeReport& r) {
   nlohmann::ordered_json j = {{"source", a.source.empty() ? "demo" : a.source},
                               {"target", a.target},
                               {"type", a.type},
@@ -75,7 +75,7 @@ nlohmann::ordered_json to_json(const Arguments& a, const QuantizeReport& r) {
   return j;
 }
 
-void quantize(Arguments& a) {
+void quantize(QuantizeArguments& a) {
   const auto source = std::make_shared<const Checkpoint>(open_model(a.source));
   QuantizeOptions o;
   o.type = kTypes.at(a.type);
@@ -126,7 +126,7 @@ void add_quantize(CLI::App& app) {
       "dt_proj and the dt rows of Mamba-2's in_proj get 8 bits at least. A model whose d_model is\n"
       "no multiple of 256 gets q8_0 for q4_k; rows that are no multiple of 32 stay F16. DST\n"
       "appears once it is whole and was read back.");
-  const auto a = std::make_shared<Arguments>();
+  const auto a = std::make_shared<QuantizeArguments>();
   c->add_option("SRC", a->source, "Model to read")->required();
   c->add_option("DST", a->target, "File or folder to write")->required();
   c->add_option("--type", a->type, "bf16, f16, q8_0, q4_0 or q4_k")

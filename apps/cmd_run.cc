@@ -181,12 +181,9 @@ void run(RunOptions& o) {
   progress.clear();
   if (o.json) {
     print_json(o, *engine, result, load_s);
-  } else if (o.max_tokens == 0) {
-    // Nothing was asked for.
-  } else if (engine->has_tokenizer()) {
+  } else if (o.max_tokens > 0) {
+    if (!engine->has_tokenizer()) fmt::print("{}", fmt::join(result.tokens, ","));
     fmt::print("\n");
-  } else {
-    fmt::print("{}\n", fmt::join(result.tokens, ","));
   }
   if (!o.state_out.empty()) save_conversation(*engine, conversation, o.state_out);
   if (o.stats) print_stats(*engine, result, load_s);

@@ -27,6 +27,7 @@ if(ADDER_HAVE_CUDA)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/backends/cuda/*.cc src/backends/cuda/*.cu)
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/shim/")
   add_library(adder_cuda STATIC ${cuda_sources})
+  set_target_properties(adder_cuda PROPERTIES UNITY_BUILD OFF)
   target_include_directories(adder_cuda PUBLIC src)
   target_link_libraries(adder_cuda PUBLIC adder_core adder_kernels PRIVATE CUDA::cudart_static)
   target_compile_options(adder_cuda PRIVATE

@@ -88,7 +88,7 @@ ArrayView dlpack_view(py::handle value, const char* op, const char* name,
   view.is_complex = type->is_complex;
   set_axes(&view, t, op, name);
   view.data = static_cast<std::byte*>(t.data);
-  ADDER_CHECK(view.data != nullptr || view.size() == 0,
+  ADDER_CHECK(view.data != nullptr || view.empty(),
               "{}: {}: expected an address of its elements, got none", op, name);
   if (view.data != nullptr) view.data += t.byte_offset;
   return view;

@@ -5,6 +5,8 @@
 #include <pybind11/stl.h>
 #include <unistd.h>
 
+#include <new>
+
 #include "bindings.h"
 #include "core/error.h"
 #include "engine/model_source.h"
@@ -36,7 +38,7 @@ Model::Model(const std::string& path, const LoadOptions& load) : process_(::getp
 }
 
 Model::~Model() {
-  if (forked()) static_cast<void>(new std::shared_ptr<SharedEngine>(std::move(shared_)));
+  if (forked()) static_cast<void>(new (std::nothrow) std::shared_ptr(std::move(shared_)));
 }
 
 bool Model::forked() const {

@@ -201,7 +201,7 @@ ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, con
   view.data =
       static_cast<std::byte*>(PyLong_AsVoidPtr(call_method(resolved, torch.data_ptr).ptr()));
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  if (view.data == nullptr && view.size() != 0)
+  if (view.data == nullptr && !view.empty())
     wrong_type(op, name, "a tensor with memory", fmt::format("a {} without", type_name(tensor)));
   return view;
 }

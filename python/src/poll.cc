@@ -11,7 +11,7 @@
 namespace adder::python {
 namespace {
 
-using clock = std::chrono::steady_clock;
+using Clock = std::chrono::steady_clock;
 
 // Taking the GIL from a busy thread takes its switch interval, 5 ms.
 constexpr auto kInterval = std::chrono::milliseconds(50);
@@ -21,16 +21,16 @@ constexpr auto kInterval = std::chrono::milliseconds(50);
 Interrupts::Interrupts(std::shared_ptr<const Cancel> cancel)
     : cancel_(std::move(cancel)),
       main_thread_(::syscall(SYS_gettid) == ::getpid()),  // Python handles signals there alone
-      looked_(clock::now()) {}
+      looked_(Clock::now()) {}
 
 void Interrupts::operator()() {
   if (cancel_ && cancel_->load()) fail(ErrorCode::kBusy, "cancelled");
-  if (!main_thread_ || clock::now() - looked_ < kInterval) return;
+  if (!main_thread_ || Clock::now() - looked_ < kInterval) return;
   {
     const pybind11::gil_scoped_acquire gil;
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
   }
-  looked_ = clock::now();
+  looked_ = Clock::now();
 }
 
 }  // namespace adder::python

@@ -41,10 +41,9 @@ std::unique_ptr<Running> start(const std::shared_ptr<Model>& model, const Reques
 // Steps until it is done, has text to show, or `seconds` are over.
 void advance(Running& running, double seconds, bool until_text,
              const std::shared_ptr<Cancel>& cancel, std::string& text) {
-  using clock = std::chrono::steady_clock;
   const std::unique_lock reading(running.reading, std::try_to_lock);
   if (!reading) fail(ErrorCode::kBusy, "stream: another thread is reading it");
-  const auto end = clock::now() + std::chrono::duration<double>(seconds);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   Interrupts poll(cancel);
   SharedSequence* const sequence = running.sequence.get();
   running.model->shared();  // throws in a forked child
@@ -52,7 +51,7 @@ void advance(Running& running, double seconds, bool until_text,
     running.model->shared()->advance(std::span(&sequence, 1));
     poll();
     text += sequence->take_text();
-    if ((until_text && !text.empty()) || clock::now() >= end) break;
+    if ((until_text && !text.empty()) || std::chrono::steady_clock::now() >= end) break;
   }
   text += sequence->take_text();
   if (sequence->failed()) sequence->result();  // throws

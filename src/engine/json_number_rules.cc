@@ -15,9 +15,6 @@ using Expr = GrammarExpr;
 Expr digit(char first, char last) {
   return Expr::char_class({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
 }
-Expr digits(size_t min, size_t max) {
-  return Expr::repeat(digit('0', '9'), static_cast<uint32_t>(min), static_cast<uint32_t>(max));
-}
 
 // Strings of digits from low to high, which have the same length.
 Expr same_length(std::string_view low, std::string_view high) {
@@ -38,7 +35,7 @@ Expr same_length(std::string_view low, std::string_view high) {
     --last;
   }
   if (first <= last) {
-    parts.push_back(Expr::sequence(digit(first, last), digits(rest, rest)));
+    parts.push_back(Expr::sequence(digit(first, last), json_digits(rest, rest)));
   }
   return Expr::choice(std::move(parts));
 }
@@ -60,9 +57,9 @@ Expr whole_numbers(int64_t low, int64_t high) {
 // Numbers without a sign from low to high, with fractions of up to `places` digits.
 std::optional<Expr> magnitudes(JsonLimit low, JsonLimit high, size_t places) {
   const auto and_zeros = [&](int64_t whole) {
-    const Expr zeros = Expr::repeat(Expr::literal("0"), 1, static_cast<uint32_t>(places));
-    return Expr::sequence(Expr::literal(std::to_string(whole)),
-                          Expr::optional(Expr::sequence(Expr::literal("."), zeros)));
+    const Expr zeros = Expr::repeat(literal("0"), 1, static_cast<uint32_t>(places));
+    return Expr::sequence(literal(std::to_string(whole)),
+                          Expr::optional(Expr::sequence(literal("."), zeros)));
   };
   std::vector<Expr> parts;
   if (low.whole == high.whole) {
@@ -72,14 +69,14 @@ std::optional<Expr> magnitudes(JsonLimit low, JsonLimit high, size_t places) {
   if (low.whole > high.whole) return std::nullopt;
   const int64_t first = low.whole + (low.excluded ? 1 : 0);
   if (first < high.whole) {
-    const Expr fraction = Expr::sequence(Expr::literal("."), digits(1, places));
+    const Expr fraction = Expr::sequence(literal("."), json_digits(1, places));
     parts.push_back(Expr::sequence(whole_numbers(first, high.whole - 1), Expr::optional(fraction)));
   }
   if (low.excluded) {
     const size_t half = (places - 1) / 2;
-    parts.push_back(Expr::sequence(Expr::literal(std::to_string(low.whole) + "."),
-                                   Expr::repeat(Expr::literal("0"), 0, static_cast<uint32_t>(half)),
-                                   digit('1', '9'), digits(0, half)));
+    parts.push_back(Expr::sequence(literal(std::to_string(low.whole) + "."),
+                                   Expr::repeat(literal("0"), 0, static_cast<uint32_t>(half)),
+                                   digit('1', '9'), json_digits(0, half)));
   }
   if (!high.excluded) parts.push_back(and_zeros(high.whole));
   return Expr::choice(std::move(parts));
@@ -90,7 +87,7 @@ std::optional<Expr> magnitudes(JsonLimit low, JsonLimit high, size_t places) {
 Expr json_integers(int64_t low, int64_t high) {
   std::vector<Expr> parts;
   if (low < 0) {
-    parts.push_back(Expr::sequence(Expr::literal("-"), whole_numbers(high < 0 ? -high : 1, -low)));
+    parts.push_back(Expr::sequence(literal("-"), whole_numbers(high < 0 ? -high : 1, -low)));
   }
   if (high >= 0) parts.push_back(whole_numbers(std::max<int64_t>(low, 0), high));
   return Expr::choice(std::move(parts));
@@ -111,7 +108,7 @@ std::optional<Expr> json_numbers(std::optional<JsonLimit> low, std::optional<Jso
   if (a.whole < 0) {
     const JsonLimit near = b.whole <= 0 ? JsonLimit{-b.whole, b.excluded} : JsonLimit{0};
     if (auto negative = magnitudes(near, {-a.whole, a.excluded}, places)) {
-      parts.push_back(Expr::sequence(Expr::literal("-"), std::move(*negative)));
+      parts.push_back(Expr::sequence(literal("-"), std::move(*negative)));
     }
   }
   if (b.whole >= 0) {

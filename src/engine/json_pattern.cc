@@ -18,8 +18,8 @@ namespace {
 using Expr = GrammarExpr;
 using Ranges = std::vector<CodePointRange>;
 
-constexpr char32_t kEnd = 0xffffffff;  // what peek() gives after the last character
-constexpr uint32_t kMaxGroups = 32;    // inside each other
+constexpr char32_t kPatternEnd = 0xffffffff;  // what peek() gives after the last character
+constexpr uint32_t kMaxGroups = 32;           // inside each other
 
 class PatternParser {
  public:
@@ -41,7 +41,7 @@ class PatternParser {
   }
 
   char32_t peek() const {
-    return position_ == pattern_.size() ? kEnd : next_utf8(pattern_, position_).code_point;
+    return position_ == pattern_.size() ? kPatternEnd : next_utf8(pattern_, position_).code_point;
   }
   char32_t take() {
     const Utf8Part part = next_utf8(pattern_, position_);
@@ -78,7 +78,7 @@ Expr PatternParser::parse() {
   ADDER_CHECK(pattern_.size() <= kMaxPattern, "{}: expected a pattern of at most {} bytes, got {}",
               where_, kMaxPattern, pattern_.size());
   Expr expr = parse_choice(0);
-  if (peek() != kEnd) fail_expected("the end");
+  if (peek() != kPatternEnd) fail_expected("the end");
   return expr;
 }
 
@@ -94,7 +94,7 @@ Expr PatternParser::parse_choice(uint32_t groups) {
     if (!skip("^")) whole.push_back(any_text());
     whole.push_back(parse_sequence(groups));
     if (!skip("$")) whole.push_back(any_text());
-    if (peek() != kEnd && peek() != '|') fail_expected("'|' or the end");
+    if (peek() != kPatternEnd && peek() != '|') fail_expected("'|' or the end");
     parts.push_back(Expr::sequence(std::move(whole)));
   } while (skip("|"));
   return Expr::choice(std::move(parts));
@@ -102,7 +102,7 @@ Expr PatternParser::parse_choice(uint32_t groups) {
 
 Expr PatternParser::parse_sequence(uint32_t groups) {
   std::vector<Expr> parts;
-  while (peek() != kEnd && peek() != '|' && peek() != ')') {
+  while (peek() != kPatternEnd && peek() != '|' && peek() != ')') {
     if (peek() == '$' && groups == 0) break;
     parts.push_back(parse_repeat(parse_item(groups)));
   }
@@ -180,7 +180,7 @@ Ranges PatternParser::take_class() {
   const bool negated = skip("^");
   Ranges ranges;
   while (peek() != ']') {
-    if (peek() == kEnd) fail_expected("']'");
+    if (peek() == kPatternEnd) fail_expected("']'");
     const auto take_part = [&]() -> Ranges {
       if (peek() == '\\') return take_escape(true);
       const char32_t c = take();
@@ -189,7 +189,7 @@ Ranges PatternParser::take_class() {
     Ranges part = take_part();
     if (peek() == '-' && !pattern_.substr(position_).starts_with("-]")) {
       ++position_;
-      if (peek() == kEnd) fail_expected("']'");
+      if (peek() == kPatternEnd) fail_expected("']'");
       const Ranges last = take_part();
       const auto is_one = [](const Ranges& r) { return r.size() == 1 && r[0].first == r[0].last; };
       if (!is_one(part) || !is_one(last) || last[0].first < part[0].first) {
@@ -221,7 +221,7 @@ char32_t PatternParser::take_hex(int digits) {
 Ranges PatternParser::take_escape(bool in_class) {
   ++position_;
   const char32_t c = peek();
-  if (c == kEnd) fail_expected("a character after '\\'");
+  if (c == kPatternEnd) fail_expected("a character after '\\'");
   Ranges digit = {{'0', '9'}};
   Ranges word = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
   // White space and line ends of ECMAScript.

@@ -12,13 +12,6 @@ namespace {
 
 using Expr = GrammarExpr;
 
-Expr literal(std::string_view text) {
-  return Expr::literal(text);
-}
-Expr digits(uint32_t min, uint32_t max) {
-  return Expr::repeat(Expr::char_class({{'0', '9'}}), min, max);
-}
-
 // Characters that stand for themselves inside a string.
 const std::vector<CodePointRange>& plain_characters() {
   static const std::vector<CodePointRange> ranges =
@@ -122,12 +115,12 @@ Expr JsonRules::string() {
 
 Expr JsonRules::number() {
   if (!number_) {
-    const Expr whole =
-        Expr::choice(literal("0"), Expr::sequence(Expr::char_class({{'1', '9'}}), digits(0, 15)));
-    const Expr fraction = Expr::sequence(literal("."), digits(1, 16));
-    const Expr exponent =
-        Expr::sequence(Expr::char_class({{'e', 'e'}, {'E', 'E'}}),
-                       Expr::optional(Expr::char_class({{'+', '+'}, {'-', '-'}})), digits(1, 2));
+    const Expr whole = Expr::choice(
+        literal("0"), Expr::sequence(Expr::char_class({{'1', '9'}}), json_digits(0, 15)));
+    const Expr fraction = Expr::sequence(literal("."), json_digits(1, 16));
+    const Expr exponent = Expr::sequence(Expr::char_class({{'e', 'e'}, {'E', 'E'}}),
+                                         Expr::optional(Expr::char_class({{'+', '+'}, {'-', '-'}})),
+                                         json_digits(1, 2));
     number_ = source_.add(
         "JSON number", Expr::sequence(Expr::optional(literal("-")), whole, Expr::optional(fraction),
                                       Expr::optional(exponent)));
@@ -137,10 +130,10 @@ Expr JsonRules::number() {
 
 Expr JsonRules::integer() {
   if (!integer_) {
-    integer_ = source_.add(
-        "JSON integer",
-        Expr::choice(literal("0"), Expr::sequence(Expr::optional(literal("-")),
-                                                  Expr::char_class({{'1', '9'}}), digits(0, 17))));
+    integer_ = source_.add("JSON integer",
+                           Expr::choice(literal("0"), Expr::sequence(Expr::optional(literal("-")),
+                                                                     Expr::char_class({{'1', '9'}}),
+                                                                     json_digits(0, 17))));
   }
   return Expr::call(*integer_);
 }

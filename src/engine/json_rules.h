@@ -40,6 +40,13 @@ class JsonRules {
 
 inline constexpr size_t kMaxOtherKey = 256;
 
+inline GrammarExpr literal(std::string_view text) {
+  return GrammarExpr::literal(text);
+}
+inline GrammarExpr json_digits(size_t min, size_t max) {
+  return GrammarExpr::repeat(GrammarExpr::char_class({{'0', '9'}}), static_cast<uint32_t>(min),
+                             static_cast<uint32_t>(max));
+}
 // "At most one blank", as it may follow ',' and ':'.
 GrammarExpr json_blank();
 // The text in quotes, escaped as far as it must be.

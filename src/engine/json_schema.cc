@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 13> kAnnotations = {
     "title",   "description", "default",     "examples", "$comment",  "$schema",   "$id",
     "$anchor", "$defs",       "definitions", "readOnly", "writeOnly", "deprecated"};
 
-constexpr std::array<std::pair<std::string_view, uint8_t>, 7> kTypes = {{
+constexpr std::array<std::pair<std::string_view, uint8_t>, 7> kSchemaTypes = {{
     {"null", JsonSchema::kNull},
     {"boolean", JsonSchema::kBoolean},
     {"integer", JsonSchema::kInteger},
@@ -206,9 +206,9 @@ void JsonSchemaReader::read_types(JsonSchema& schema, const JsonValue& value) {
   uint8_t types = 0;
   const auto add = [&](const JsonValue& name) {
     const std::string text = name.as_string();
-    const auto found = std::find_if(kTypes.begin(), kTypes.end(),
+    const auto found = std::find_if(kSchemaTypes.begin(), kSchemaTypes.end(),
                                     [&](const auto& type) { return type.first == text; });
-    if (found == kTypes.end()) {
+    if (found == kSchemaTypes.end()) {
       fail_schema(path(schema.where, "type"),
                   "expected null, boolean, integer, number, string, array or object, got " +
                       printable(text));

@@ -42,10 +42,6 @@ std::optional<std::string> format_pattern(const std::string& format) {
   return date + "T" + time.substr(1);
 }
 
-Expr literal(std::string_view text) {
-  return Expr::literal(text);
-}
-
 // Functions give nothing when no value satisfies the schema.
 class SchemaGrammar {
  public:

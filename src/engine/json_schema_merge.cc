@@ -12,7 +12,6 @@ namespace adder {
 namespace {
 
 using Ptr = JsonSchema::Ptr;
-using Limit = JsonSchema::Limit;
 
 [[noreturn]] void refuse(const JsonSchema& a, const JsonSchema& b, std::string_view what) {
   fail_schema(a.where, fmt::format("{} here and in '{}', which must both hold, is not supported",
@@ -86,10 +85,13 @@ std::optional<uint8_t> common_types(std::optional<uint8_t> a, std::optional<uint
 
 }  // namespace
 
-std::optional<Limit> tighter_limit(const std::optional<Limit>& a, const std::optional<Limit>& b,
-                                   bool low) {
+std::optional<JsonSchema::Limit> tighter_limit(const std::optional<JsonSchema::Limit>& a,
+                                               const std::optional<JsonSchema::Limit>& b,
+                                               bool low) {
   if (!a || !b) return a ? a : b;
-  const auto key = [](const Limit& limit) { return std::tuple(limit.whole, limit.has_fraction); };
+  const auto key = [](const JsonSchema::Limit& limit) {
+    return std::tuple(limit.whole, limit.has_fraction);
+  };
   if (key(*a) == key(*b)) return a->excluded ? a : b;
   return (key(*a) > key(*b)) == low ? a : b;
 }

@@ -11,7 +11,7 @@
 namespace adder {
 namespace {
 
-constexpr SealedKind kKind = {"ADDERSES", 1, 16 << 20, "session file"};
+constexpr SealedKind kSessionFileKind = {"ADDERSES", 1, 16 << 20, "session file"};
 
 template <typename T>
 std::vector<T> take(std::span<const std::byte>& rest, size_t count) {
@@ -63,7 +63,7 @@ void save_session(Engine& engine, const SavedSession& session, const std::string
       {"turns", session.info.turns},      {"tokens", state.tokens.size()},
       {"stretches", stretches},           {"logits", state.logits.size()},
       {"state_bytes", state.state.size()}};
-  SealedWriter out(kKind, header.dump(), state.bytes());
+  SealedWriter out(kSessionFileKind, header.dump(), state.bytes());
   out.append(std::span(state.tokens));
   out.append(std::span(state.logits));
   out.append(std::span(state.state));
@@ -72,7 +72,7 @@ void save_session(Engine& engine, const SavedSession& session, const std::string
 
 SavedSession parse_session(Engine& engine, std::span<const std::byte> bytes,
                            const std::string& name, bool header_only) {
-  const SealedReader reader(kKind, bytes, name);
+  const SealedReader reader(kSessionFileKind, bytes, name);
   check_same_model(engine, reader, name);
   SavedSession s;
   s.info.id = reader.header().get_string("id").value_or("");

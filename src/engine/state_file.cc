@@ -13,7 +13,7 @@
 namespace adder {
 namespace {
 
-constexpr SealedKind kKind = {"ADDERSTA", 1, 4096, "state file"};
+constexpr SealedKind kStateFileKind = {"ADDERSTA", 1, 4096, "state file"};
 
 // Everything but the state, which the caller appends.
 SealedWriter begin_file(Engine& engine, int64_t length, uint64_t token_hash,
@@ -26,7 +26,8 @@ SealedWriter begin_file(Engine& engine, int64_t length, uint64_t token_hash,
                                  {"recent", recent.size()},
                                  {"logits", logits.size()},
                                  {"state_bytes", state_bytes}};
-  SealedWriter out(kKind, header.dump(), 4 * (recent.size() + logits.size()) + state_bytes);
+  SealedWriter out(kStateFileKind, header.dump(),
+                   4 * (recent.size() + logits.size()) + state_bytes);
   out.append(recent);
   out.append(logits);
   return out;
@@ -76,7 +77,7 @@ void check_state_sizes(Engine& engine, size_t state_bytes, size_t logits, const 
 
 ParkedState parse_parked(Engine& engine, std::span<const std::byte> bytes,
                          const std::string& name) {
-  const SealedReader reader(kKind, bytes, name);
+  const SealedReader reader(kStateFileKind, bytes, name);
   // The model first: a foreign file is the likely mistake, and its sizes mean nothing here.
   check_same_model(engine, reader, name);
   const size_t recent = reader.size_field("recent"), logits = reader.size_field("logits"),

@@ -21,9 +21,9 @@ struct TypeName {
   std::string_view name;
   DType type;
 };
-constexpr TypeName kTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
-                               {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0},
-                               {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
+constexpr TypeName kSynthesizedTypes[] = {{"f32", DType::kF32},   {"f16", DType::kF16},
+                                          {"bf16", DType::kBF16}, {"q8_0", DType::kQ8_0},
+                                          {"q4_0", DType::kQ4_0}, {"q4_k", DType::kQ4_K}};
 
 const std::vector<SyntheticShape>& published_shapes() {
   constexpr auto kM1 = MixerKind::kMamba1, kM2 = MixerKind::kMamba2;
@@ -244,12 +244,12 @@ SyntheticShape synthetic_shape(std::string_view name) {
 
 std::vector<std::string> synthetic_type_names() {
   std::vector<std::string> names;
-  for (const TypeName& type : kTypes) names.emplace_back(type.name);
+  for (const TypeName& type : kSynthesizedTypes) names.emplace_back(type.name);
   return names;
 }
 
 DType parse_weight_type(std::string_view name) {
-  for (const TypeName& type : kTypes) {
+  for (const TypeName& type : kSynthesizedTypes) {
     if (type.name == name) return type.type;
   }
   bad_input("type: expected one of {}, got '{}'", fmt::join(synthetic_type_names(), ", "), name);

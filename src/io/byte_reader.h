@@ -11,6 +11,10 @@
 
 namespace adder {
 
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // A cursor over bytes; reading past the end throws Error(kBadInput) "<name>: cut off at byte N".
 class ByteReader {
  public:
@@ -30,10 +34,7 @@ class ByteReader {
     position_ += static_cast<size_t>(count);
     return out;
   }
-  std::string_view text(uint64_t count) {
-    const auto bytes = take(count);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
+  std::string_view text(uint64_t count) { return as_text(take(count)); }
   void skip(uint64_t count) { take(count); }
   uint8_t u8() { return static_cast<uint8_t>(little_endian(1)); }
   uint16_t u16() { return static_cast<uint16_t>(little_endian(2)); }

@@ -76,10 +76,6 @@ T load(const std::byte* at) {
   return value;
 }
 
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 }  // namespace
 
 std::string_view gguf_type_name(GgufType type) {

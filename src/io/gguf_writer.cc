@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "core/error.h"
+#include "io/byte_reader.h"
 
 namespace adder {
 namespace {
@@ -18,10 +19,6 @@ void put(std::string& out, T value) {
 void put_string(std::string& out, std::string_view text) {
   put<uint64_t>(out, text.size());
   out += text;
-}
-
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ struct Transfer {
   bool headers_too_long = false;
   std::exception_ptr thrown;  // by a callback: libcurl is C, nothing may fly through it
 
-  HttpHeaders& headers() { return response->hops.back().headers; }
+  HttpResponseHeaders& headers() { return response->hops.back().headers; }
 
   bool is_redirect_answer() {
     long status = 0;
@@ -208,7 +208,7 @@ std::string HttpResponse::header(std::string_view name) const {
   return found == hops.back().headers.end() ? std::string() : found->second;
 }
 
-HttpResult HttpClient::get(const HttpRequest& request, const OnResponse& on_response,
+HttpResult HttpClient::get(const HttpGet& request, const OnResponse& on_response,
                            const OnBody& on_body, const std::atomic<bool>* cancel) {
   const std::string home = url_origin(request.url);
   HttpResult result;

@@ -20,7 +20,7 @@ struct HttpOptions {
   int max_redirects = 8;
 };
 
-struct HttpRequest {
+struct HttpGet {
   std::string url;
   // Sent as "Authorization: Bearer" to the origin (scheme, host, port) of `url` alone. A redirect
   // that leaves the origin drops it for the rest of the chain.
@@ -29,11 +29,11 @@ struct HttpRequest {
 };
 
 // Names in lower case.
-using HttpHeaders = std::map<std::string, std::string, std::less<>>;
+using HttpResponseHeaders = std::map<std::string, std::string, std::less<>>;
 
 struct HttpHop {
   bool same_origin = true;  // as the request's url
-  HttpHeaders headers;
+  HttpResponseHeaders headers;
 };
 
 struct HttpResponse {
@@ -74,7 +74,7 @@ class HttpClient {
   // Any status counts as an answer. Exceptions of the callbacks pass through.
   // Throws Error(kIo) for a redirect that is refused (too many, not http(s), https to http) and
   // Error(kBadInput) for a malformed url. `cancel` may be null; it is seen within 0.1 s.
-  HttpResult get(const HttpRequest& request, const OnResponse& on_response, const OnBody& on_body,
+  HttpResult get(const HttpGet& request, const OnResponse& on_response, const OnBody& on_body,
                  const std::atomic<bool>* cancel);
 
  private:

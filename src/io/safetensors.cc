@@ -14,8 +14,8 @@
 namespace adder {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's own library
-constexpr size_t kMaxRank = 8;
+constexpr uint64_t kMaxJsonBytes = 100'000'000;  // the limit of the format's own library
+constexpr size_t kMaxDimensions = 8;
 constexpr size_t kLengthBytes = 8;
 
 struct Range {
@@ -44,8 +44,8 @@ DType parse_dtype(const std::string& text, const std::string& field) {
 std::vector<int64_t> parse_shape(const JsonValue& entry, const std::string& field) {
   const auto dims = entry.get_array("shape");
   if (!dims) bad_input("{}: 'shape' is missing", field);
-  if (dims->size() > kMaxRank) {
-    bad_input("{}: expected at most {} dimensions, got {}", field, kMaxRank, dims->size());
+  if (dims->size() > kMaxDimensions) {
+    bad_input("{}: expected at most {} dimensions, got {}", field, kMaxDimensions, dims->size());
   }
   std::vector<int64_t> shape;
   for (const JsonValue& dim : *dims) {
@@ -111,9 +111,9 @@ TensorFile read_safetensors(std::span<const std::byte> image, const std::string&
   }
   const uint64_t header_bytes = read_u64_le(image);
   const uint64_t rest = image.size() - kLengthBytes;
-  if (header_bytes > kMaxHeaderBytes || header_bytes > rest) {
+  if (header_bytes > kMaxJsonBytes || header_bytes > rest) {
     bad_input("{}: header length: expected at most {}, got {} (not safetensors, or cut off)", name,
-              std::min(rest, kMaxHeaderBytes), header_bytes);
+              std::min(rest, kMaxJsonBytes), header_bytes);
   }
   const auto header = image.subspan(kLengthBytes, header_bytes);
   const auto data = image.subspan(kLengthBytes + header_bytes);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "io/byte_reader.h"
 #include "io/mmap_file.h"
 #include "io/printable.h"
 #include "io/unpickler.h"
@@ -23,10 +24,6 @@ using Value = PickledData::Value;
 // Keys under which training scripts put the state dict, beside epoch, optimizer and the like.
 constexpr std::array<std::string_view, 3> kNested = {"state_dict", "model_state_dict", "model"};
 constexpr std::string_view kPickleEntry = "data.pkl";
-
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // "<root>/" of the one entry "<root>/data.pkl".
 std::string find_root(const ZipArchive& zip, const std::string& name) {

@@ -21,12 +21,12 @@ using Value = PickledData::Value;
 // Bounds on what a hostile pickle can make this allocate: about 100 MB in all. A real one has some
 // 20 values and 170 bytes a tensor.
 constexpr size_t kMaxPickleBytes = size_t{64} << 20;
-constexpr size_t kMaxValues = 1'000'000;  // of 64 bytes each
-constexpr size_t kMaxItems = 4'000'000;   // entries of all containers together
-constexpr size_t kMaxTensors = 200'000;   // of up to 300 bytes each
+constexpr size_t kMaxPickleValues = 1'000'000;  // of 64 bytes each
+constexpr size_t kMaxItems = 4'000'000;         // entries of all containers together
+constexpr size_t kMaxPickleTensors = 200'000;   // of up to 300 bytes each
 constexpr size_t kMaxStack = 1'000'000;
 constexpr size_t kMaxMarks = 1'000;  // one for each level of nesting
-constexpr size_t kMaxRank = 8;
+constexpr size_t kMaxPickleRank = 8;
 constexpr size_t kMaxLine = 256;
 constexpr uint32_t kNotMemoized = UINT32_MAX;
 constexpr std::string_view kOnly = "only tensors, dicts, strings and numbers are read";
@@ -288,8 +288,8 @@ bool Unpickler::step(uint8_t opcode) {
 
 // Every new value passes here, so this is where their number is bounded.
 Ref Unpickler::push(Value value) {
-  if (data_.values_.size() >= kMaxValues || items_ > kMaxItems) {
-    malformed("more than {} values", kMaxValues);
+  if (data_.values_.size() >= kMaxPickleValues || items_ > kMaxItems) {
+    malformed("more than {} values", kMaxPickleValues);
   }
   const Ref ref = static_cast<Ref>(data_.values_.size());
   data_.values_.push_back(std::move(value));
@@ -448,8 +448,8 @@ int64_t Unpickler::integer(Ref ref, std::string_view what) const {
 std::vector<int64_t> Unpickler::integers(Ref tuple, std::string_view what) const {
   const Value& value = data_.at(tuple);
   if (value.kind != Kind::kTuple) malformed("expected a tuple for {}", what);
-  if (value.items.size() > kMaxRank) {
-    malformed("expected at most {} dimensions, got {}", kMaxRank, value.items.size());
+  if (value.items.size() > kMaxPickleRank) {
+    malformed("expected at most {} dimensions, got {}", kMaxPickleRank, value.items.size());
   }
   std::vector<int64_t> out;
   for (const Ref item : value.items) {
@@ -480,7 +480,8 @@ Ref Unpickler::rebuild_tensor(const Value& arguments) {
               tensor.offset, fmt::join(tensor.shape, ", "), fmt::join(tensor.stride, ", "),
               tensor.storage_size);
   }
-  if (data_.tensors_.size() >= kMaxTensors) malformed("more than {} tensors", kMaxTensors);
+  if (data_.tensors_.size() >= kMaxPickleTensors)
+    malformed("more than {} tensors", kMaxPickleTensors);
   const Value value{.kind = Kind::kTensor, .integer = static_cast<int64_t>(data_.tensors_.size())};
   data_.tensors_.push_back(std::move(tensor));
   const Ref ref = push(value);

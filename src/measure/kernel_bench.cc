@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <memory>
@@ -24,11 +23,6 @@ constexpr int64_t kMaxCopies = 1024;
 constexpr int64_t kMaxDecodeRows = 16;
 // Calls between two waits for the device: enough that the wait counts for nothing.
 constexpr int64_t kMaxQueued = 32;
-
-double seconds() {
-  using clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
-}
 
 class KernelBench {
  public:
@@ -133,14 +127,14 @@ class KernelBench {
     for (int i = 0; i <= o_.repeat; ++i) {
       if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
       int64_t calls = 0, more = 1;
-      const double begin = seconds();
+      const double begin = seconds_now();
       double now = begin;
       do {
         for (int64_t j = 0; j < more; ++j) call();
         synchronize();
         calls += more;
         more = std::min<int64_t>(2 * more, kMaxQueued);
-        now = seconds();
+        now = seconds_now();
       } while (now - begin < o_.seconds);
       if (i > 0) samples.push_back((now - begin) / static_cast<double>(calls));
     }

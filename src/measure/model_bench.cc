@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <numeric>
 
@@ -14,11 +13,6 @@
 
 namespace adder {
 namespace {
-
-double seconds() {
-  using clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
-}
 
 struct Samples {
   std::vector<double> seconds, joules;
@@ -126,10 +120,10 @@ class ModelBench {
   void measure(Samples& samples, Work&& work) {
     if (o_.profiler != nullptr) o_.profiler->reset();
     const EnergyMeter::Reading energy = meter_.read();
-    const double begin = seconds();
+    const double begin = seconds_now();
     work();
     engine_.backend().synchronize();
-    samples.seconds.push_back(seconds() - begin);
+    samples.seconds.push_back(seconds_now() - begin);
     if (o_.cancel != nullptr && o_.cancel->load()) bad_input("bench: interrupted");
     if (const auto joules = meter_.joules(energy, meter_.read())) samples.joules.push_back(*joules);
     if (o_.profiler != nullptr) samples.add_ops(o_.profiler->times(engine_.config()));

@@ -3,15 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 namespace adder {
 namespace {
-
-double seconds() {
-  using clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
-}
 
 OpCost copy_cost(double elements) {
   OpCost c;
@@ -42,10 +36,10 @@ void ProfilingBackend::reset() {
 
 template <typename Call>
 void ProfilingBackend::timed(const Key& key, const OpCost& cost, Call&& call) {
-  const double begin = seconds();
+  const double begin = seconds_now();
   call();
   inner_->synchronize();  // or the time would be that of queueing it
-  const double end = seconds();
+  const double end = seconds_now();
   Entry& entry = entries_.try_emplace(key, Entry{entries_.size()}).first->second;
   ++entry.calls;
   entry.seconds += end - begin;

@@ -1,10 +1,16 @@
-// Median and spread of repeated measurements.
+// The clock of measurements, and the median and spread of repeated ones.
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <vector>
 
 namespace adder {
+
+inline double seconds_now() {
+  using clock = std::chrono::steady_clock;
+  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+}
 
 struct Spread {
   double median = 0, min = 0, max = 0;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -20,11 +19,6 @@ static_assert(std::all_of(std::begin(kTunedBlocks), std::end(kTunedBlocks),
 constexpr int kMinRounds = 2, kWantedRounds = 4, kMaxRounds = 12;
 constexpr double kNoise = 0.02;
 
-double seconds() {
-  using clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
-}
-
 const BlockTime& entry_of(const std::vector<BlockTime>& blocks, int64_t block) {
   return *std::find_if(blocks.begin(), blocks.end(),
                        [&](const BlockTime& b) { return b.block == block; });
@@ -39,7 +33,7 @@ class Tuner {
   Tuner(Engine& engine, const TuneOptions& options) : engine_(engine), o_(options) {}
 
   TuneResult run() {
-    const double begin = seconds();
+    const double begin = seconds_now();
     choose_prompt();
     for (const int64_t block : kTunedBlocks) {
       if (block <= result_.prompt || block == kDefaultBlock) result_.blocks.push_back({block, {}});
@@ -75,7 +69,7 @@ class Tuner {
   // Until the time is over, but at least kMinRounds and at most kMaxRounds.
   void rounds(std::vector<BlockTime>& blocks, double until) {
     for (int round = 0; round < kMaxRounds; ++round) {
-      const bool late = seconds() > until;
+      const bool late = seconds_now() > until;
       if (late && round >= kMinRounds) break;
       for (BlockTime& b : blocks) {
         if (o_.progress) o_.progress(fmt::format("round {}: block {}", round + 1, b.block));
@@ -95,9 +89,9 @@ class Tuner {
     request.max_tokens = 0;
     request.conversation = &conversation;
     request.cancel = o_.cancel;
-    const double begin = seconds();
+    const double begin = seconds_now();
     generate(engine_, request);
-    const double took = seconds() - begin;
+    const double took = seconds_now() - begin;
     if (o_.cancel != nullptr && o_.cancel->load()) bad_input("tune: interrupted");
     return took;
   }

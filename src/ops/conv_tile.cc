@@ -8,13 +8,13 @@
 namespace adder::ops {
 namespace {
 
-constexpr int64_t kUnit = 64, kMaxWidth = 256;
+constexpr int64_t kConvUnit = 64, kConvMaxWidth = 256;
 
 }  // namespace
 
 int64_t conv_tile_width(int64_t dim, int64_t rows) {
-  const int64_t share = rows * dim / (2 * get_num_threads()) / kUnit * kUnit;
-  return std::max<int64_t>(1, std::min(dim, std::clamp(share, kUnit, kMaxWidth)));
+  const int64_t share = rows * dim / (2 * get_num_threads()) / kConvUnit * kConvUnit;
+  return std::max<int64_t>(1, std::min(dim, std::clamp(share, kConvUnit, kConvMaxWidth)));
 }
 
 ConvTile::ConvTile(const ArrayView& weight, const ArrayView& bias, bool silu, int64_t longest)

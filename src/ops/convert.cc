@@ -13,13 +13,6 @@ using U4 = uint32_t __attribute__((vector_size(16)));
 using H4 = uint16_t __attribute__((vector_size(8)));
 
 template <typename T>
-T load_bits(const std::byte* address) {
-  T value;
-  std::memcpy(&value, address, sizeof value);
-  return value;
-}
-
-template <typename T>
 void store_bits(T value, std::byte* address) {
   std::memcpy(address, &value, sizeof value);
 }

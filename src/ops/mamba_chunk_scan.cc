@@ -14,7 +14,7 @@ namespace adder::ops {
 namespace {
 
 // Tokens of a piece; a multiple of the backends' alignment, so that bits do not depend on it.
-constexpr int64_t kPiece = 2 * kSsdChunkAlign;
+constexpr int64_t kChunkPiece = 2 * kSsdChunkAlign;
 // Heads of a task share its copies of B and C. With 64 channels each, tiles of 8 heads are 256 KB.
 constexpr int64_t kMaxHeads = 8;
 
@@ -96,7 +96,7 @@ class HeadBlock {
         h0_(h0),
         heads_(count),
         group_(h0 / (s.nheads / s.ngroups)),
-        piece_(std::min(kPiece, s.seqlen)),
+        piece_(std::min(kChunkPiece, s.seqlen)),
         channels_(count * s.headdim),
         scratch_(2 * Scratch::padded(count) + Scratch::padded(channels_) +
                  Scratch::padded(channels_ * s.dstate) + Scratch::padded(piece_ * count) +
@@ -177,8 +177,8 @@ class HeadBlock {
 
   void scan(int64_t begin, int64_t end) {
     const auto group = [&](const ArrayView& x) { return x.select(0, b_).slice(1, group_, 1); };
-    for (int64_t t0 = begin; t0 < end; t0 += kPiece) {
-      const int64_t count = std::min(kPiece, end - t0);
+    for (int64_t t0 = begin; t0 < end; t0 += kChunkPiece) {
+      const int64_t count = std::min(kChunkPiece, end - t0);
       const auto cut = [&](const ArrayView& x) { return x ? x.slice(0, t0, count) : x; };
       args_.x = load_heads(cut(rows(a_.x)), x_);
       args_.z = load_heads(cut(rows(a_.z)), z_);

@@ -13,43 +13,43 @@
 namespace adder::ops {
 namespace {
 
-constexpr std::string_view kOp = "mamba_inner_fn";
+constexpr std::string_view kInnerOp = "mamba_inner_fn";
 
-struct Sizes {
+struct InnerSizes {
   int64_t batch, dim, seqlen, dt_rank, state;  // state: columns of B or of C in x_proj's output
 };
 
-Sizes checked(const MambaInnerArgs& a) {
-  check_rank(kOp, "xz", a.xz, 3);
-  check_rank(kOp, "A", a.A, 2);
-  check_rank(kOp, "conv1d_weight", a.conv1d_weight, 3);
-  check_rank(kOp, "delta_proj_weight", a.delta_proj_weight, 2);
-  check_rank(kOp, "out_proj_weight", a.out_proj_weight, 2);
-  check_float(kOp, "xz", a.xz);
-  Sizes s;
+InnerSizes checked(const MambaInnerArgs& a) {
+  check_rank(kInnerOp, "xz", a.xz, 3);
+  check_rank(kInnerOp, "A", a.A, 2);
+  check_rank(kInnerOp, "conv1d_weight", a.conv1d_weight, 3);
+  check_rank(kInnerOp, "delta_proj_weight", a.delta_proj_weight, 2);
+  check_rank(kInnerOp, "out_proj_weight", a.out_proj_weight, 2);
+  check_float(kInnerOp, "xz", a.xz);
+  InnerSizes s;
   s.batch = a.xz.dim(0);
   s.dim = a.A.dim(0);
   s.seqlen = a.xz.dim(2);
   s.dt_rank = a.delta_proj_weight.dim(1);
   s.state = a.A.dim(1) * (a.A.is_complex ? 2 : 1);
   const int64_t d_model = a.out_proj_weight.dim(0);
-  check_operand(kOp, "xz", a.xz, {s.batch, 2 * s.dim, s.seqlen});
-  check_operand(kOp, "conv1d_weight", a.conv1d_weight, {s.dim, 1, a.conv1d_weight.dim(2)});
+  check_operand(kInnerOp, "xz", a.xz, {s.batch, 2 * s.dim, s.seqlen});
+  check_operand(kInnerOp, "conv1d_weight", a.conv1d_weight, {s.dim, 1, a.conv1d_weight.dim(2)});
   ADDER_CHECK(a.conv1d_weight.dim(2) >= 1,
-              "{}: conv1d_weight: expected a width of at least 1, got 0", kOp);
-  if (a.conv1d_bias) check_operand(kOp, "conv1d_bias", a.conv1d_bias, {s.dim});
-  check_operand(kOp, "x_proj_weight", a.x_proj_weight,
+              "{}: conv1d_weight: expected a width of at least 1, got 0", kInnerOp);
+  if (a.conv1d_bias) check_operand(kInnerOp, "conv1d_bias", a.conv1d_bias, {s.dim});
+  check_operand(kInnerOp, "x_proj_weight", a.x_proj_weight,
                 {s.dt_rank + (a.B ? 0 : s.state) + (a.C ? 0 : s.state), s.dim});
-  check_operand(kOp, "delta_proj_weight", a.delta_proj_weight, {s.dim, s.dt_rank});
-  check_operand(kOp, "out_proj_weight", a.out_proj_weight, {d_model, s.dim});
-  if (a.out_proj_bias) check_operand(kOp, "out_proj_bias", a.out_proj_bias, {d_model});
-  if (a.B_proj_bias) check_operand(kOp, "B_proj_bias", a.B_proj_bias, {s.state});
-  if (a.C_proj_bias) check_operand(kOp, "C_proj_bias", a.C_proj_bias, {s.state});
-  if (a.b_rms_weight) check_operand(kOp, "b_rms_weight", a.b_rms_weight, {s.state});
-  if (a.c_rms_weight) check_operand(kOp, "c_rms_weight", a.c_rms_weight, {s.state});
-  if (a.dt_rms_weight) check_operand(kOp, "dt_rms_weight", a.dt_rms_weight, {s.dim});
-  check_operand(kOp, "out", a.out, {s.batch, s.seqlen, d_model});
-  check_output(kOp, "out", a.out);
+  check_operand(kInnerOp, "delta_proj_weight", a.delta_proj_weight, {s.dim, s.dt_rank});
+  check_operand(kInnerOp, "out_proj_weight", a.out_proj_weight, {d_model, s.dim});
+  if (a.out_proj_bias) check_operand(kInnerOp, "out_proj_bias", a.out_proj_bias, {d_model});
+  if (a.B_proj_bias) check_operand(kInnerOp, "B_proj_bias", a.B_proj_bias, {s.state});
+  if (a.C_proj_bias) check_operand(kInnerOp, "C_proj_bias", a.C_proj_bias, {s.state});
+  if (a.b_rms_weight) check_operand(kInnerOp, "b_rms_weight", a.b_rms_weight, {s.state});
+  if (a.c_rms_weight) check_operand(kInnerOp, "c_rms_weight", a.c_rms_weight, {s.state});
+  if (a.dt_rms_weight) check_operand(kInnerOp, "dt_rms_weight", a.dt_rms_weight, {s.dim});
+  check_operand(kInnerOp, "out", a.out, {s.batch, s.seqlen, d_model});
+  check_output(kInnerOp, "out", a.out);
   return s;
 }
 
@@ -62,13 +62,13 @@ void rms_norm(const ArrayView& x, const ArrayView& weight, float eps) {
   args.eps = eps;
   args.rms = true;
   args.out = out.view();
-  norm(kOp, args);
+  norm(kInnerOp, args);
   copy_exact(out.view(), x);
 }
 
 // B or C, columns [begin, begin + state) of x_dbl, as selective_scan_fn wants it.
-ArrayView coefficient(const ArrayView& x_dbl, int64_t begin, const Sizes& s, const ArrayView& bias,
-                      const ArrayView& rms_weight, const MambaInnerArgs& a,
+ArrayView coefficient(const ArrayView& x_dbl, int64_t begin, const InnerSizes& s,
+                      const ArrayView& bias, const ArrayView& rms_weight, const MambaInnerArgs& a,
                       std::optional<Temporary>* pairs) {
   const ArrayView x = x_dbl.slice(2, begin, s.state);
   auto* data = reinterpret_cast<float*>(x.data);
@@ -96,7 +96,7 @@ ArrayView coefficient(const ArrayView& x_dbl, int64_t begin, const Sizes& s, con
 }  // namespace
 
 void mamba_inner_fn(const MambaInnerArgs& a) {
-  const Sizes s = checked(a);
+  const InnerSizes s = checked(a);
   if (a.out.empty()) return;
   // Channels last, which is what the backends work on.
   Temporary u{s.batch, s.seqlen, s.dim}, delta{s.batch, s.seqlen, s.dim},
@@ -132,7 +132,7 @@ void mamba_inner_fn(const MambaInnerArgs& a) {
   scan.delta_bias = a.delta_bias;
   scan.delta_softplus = a.delta_softplus;
   scan.out = channels_first(y);
-  selective_scan_fn(scan, kOp);
+  selective_scan_fn(scan, kInnerOp);
   linear({y.view(), a.out_proj_weight, a.out_proj_bias, a.out});
 }
 

@@ -14,7 +14,7 @@
 namespace adder::ops {
 namespace {
 
-constexpr std::string_view kOp = "mamba_split_conv1d_scan_combined";
+constexpr std::string_view kSplitOp = "mamba_split_conv1d_scan_combined";
 
 // silu(first half) * second half, of (batch, seqlen, 2 * d_mlp).
 void gated_mlp(const ArrayView& zx0, const ArrayView& out) {
@@ -33,15 +33,15 @@ void gated_mlp(const ArrayView& zx0, const ArrayView& out) {
 }  // namespace
 
 MambaSplitSizes mamba_split_sizes(const MambaSplitConv1dScanArgs& a) {
-  check_rank(kOp, "zxbcdt", a.zxbcdt, 3);
-  check_float(kOp, "zxbcdt", a.zxbcdt);
-  check_rank(kOp, "A", a.A, 1);
-  check_rank(kOp, "conv1d_weight", a.conv1d_weight, 2);
+  check_rank(kSplitOp, "zxbcdt", a.zxbcdt, 3);
+  check_float(kSplitOp, "zxbcdt", a.zxbcdt);
+  check_rank(kSplitOp, "A", a.A, 1);
+  check_rank(kSplitOp, "conv1d_weight", a.conv1d_weight, 2);
   ADDER_CHECK(a.D.given && (a.D.rank == 1 || a.D.rank == 2),
-              "{}: D: expected (nheads,) or (nheads, headdim), got {}", kOp, a.D.describe());
+              "{}: D: expected (nheads,) or (nheads, headdim), got {}", kSplitOp, a.D.describe());
   ADDER_CHECK(a.D.rank == 2 || (a.headdim > 0 && a.headdim <= a.conv1d_weight.dim(0)),
-              "{}: headdim: expected 1 to {}, as D has 1 axis, got {}", kOp, a.conv1d_weight.dim(0),
-              a.headdim);
+              "{}: headdim: expected 1 to {}, as D has 1 axis, got {}", kSplitOp,
+              a.conv1d_weight.dim(0), a.headdim);
   MambaSplitSizes s;
   s.batch = a.zxbcdt.dim(0);
   s.seqlen = a.zxbcdt.dim(1);
@@ -49,46 +49,47 @@ MambaSplitSizes mamba_split_sizes(const MambaSplitConv1dScanArgs& a) {
   s.headdim = a.D.rank == 2 ? a.D.dim(1) : a.headdim;
   s.ngroups = a.ngroups;
   ADDER_CHECK(s.ngroups > 0 && s.ngroups <= s.nheads && s.nheads % s.ngroups == 0,
-              "{}: ngroups: expected a divisor of nheads = {}, got {}", kOp, s.nheads, s.ngroups);
+              "{}: ngroups: expected a divisor of nheads = {}, got {}", kSplitOp, s.nheads,
+              s.ngroups);
   const int64_t states = a.conv1d_weight.dim(0) - s.dim();  // 2 * ngroups * dstate
   ADDER_CHECK(
       states >= 0 && states % (2 * s.ngroups) == 0,
-      "{}: conv1d_weight: expected dim + 2 * ngroups * dstate = {} + {} * dstate rows, got {}", kOp,
-      s.dim(), 2 * s.ngroups, a.conv1d_weight.dim(0));
+      "{}: conv1d_weight: expected dim + 2 * ngroups * dstate = {} + {} * dstate rows, got {}",
+      kSplitOp, s.dim(), 2 * s.ngroups, a.conv1d_weight.dim(0));
   s.dstate = states / (2 * s.ngroups);
   const int64_t more = a.zxbcdt.dim(2) - 2 * s.dim() - states - s.nheads;
   ADDER_CHECK(
       more >= 0 && more % 2 == 0,
       "{}: zxbcdt: expected 2 * dim + 2 * ngroups * dstate + nheads = {} columns and an even "
       "number more, got {}",
-      kOp, 2 * s.dim() + states + s.nheads, a.zxbcdt.dim(2));
+      kSplitOp, 2 * s.dim() + states + s.nheads, a.zxbcdt.dim(2));
   s.d_mlp = more / 2;
   s.d_out = s.d_mlp + s.dim();
   if (a.outproj_weight) {
-    check_rank(kOp, "outproj_weight", a.outproj_weight, 2);
-    check_operand(kOp, "outproj_weight", a.outproj_weight, {a.outproj_weight.dim(0), s.d_out});
+    check_rank(kSplitOp, "outproj_weight", a.outproj_weight, 2);
+    check_operand(kSplitOp, "outproj_weight", a.outproj_weight, {a.outproj_weight.dim(0), s.d_out});
     s.d_out = a.outproj_weight.dim(0);
-    if (a.outproj_bias) check_operand(kOp, "outproj_bias", a.outproj_bias, {s.d_out});
+    if (a.outproj_bias) check_operand(kSplitOp, "outproj_bias", a.outproj_bias, {s.d_out});
   } else {
     ADDER_CHECK(!a.outproj_bias, "{}: outproj_bias: expected None without outproj_weight, got {}",
-                kOp, a.outproj_bias.describe());
+                kSplitOp, a.outproj_bias.describe());
   }
-  check_operand(kOp, "conv1d_weight", a.conv1d_weight,
+  check_operand(kSplitOp, "conv1d_weight", a.conv1d_weight,
                 {s.dim() + states, std::max<int64_t>(a.conv1d_weight.dim(1), 1)});
-  if (a.conv1d_bias) check_operand(kOp, "conv1d_bias", a.conv1d_bias, {s.dim() + states});
+  if (a.conv1d_bias) check_operand(kSplitOp, "conv1d_bias", a.conv1d_bias, {s.dim() + states});
   if (a.seq_idx) {
-    check_shape(kOp, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
-    check_integer(kOp, "seq_idx", a.seq_idx);
+    check_shape(kSplitOp, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
+    check_integer(kSplitOp, "seq_idx", a.seq_idx);
   }
-  if (a.rmsnorm_weight) check_operand(kOp, "rmsnorm_weight", a.rmsnorm_weight, {s.dim()});
+  if (a.rmsnorm_weight) check_operand(kSplitOp, "rmsnorm_weight", a.rmsnorm_weight, {s.dim()});
   return s;
 }
 
 void mamba_split_conv1d_scan_combined(const MambaSplitConv1dScanArgs& a) {
   const MambaSplitSizes s = mamba_split_sizes(a);
   const int64_t dim = s.dim(), states = s.ngroups * s.dstate, channels = dim + 2 * states;
-  check_operand(kOp, "out", a.out, {s.batch, s.seqlen, s.d_out});
-  check_output(kOp, "out", a.out);
+  check_operand(kSplitOp, "out", a.out, {s.batch, s.seqlen, s.d_out});
+  check_output(kSplitOp, "out", a.out);
   const ArrayView z = a.zxbcdt.slice(2, 2 * s.d_mlp, dim);
   Temporary conv_out{s.batch, s.seqlen, channels};
   CausalConv1dFnArgs conv;
@@ -125,7 +126,7 @@ void mamba_split_conv1d_scan_combined(const MambaSplitConv1dScanArgs& a) {
   scan.dt_max = a.dt_max;
   scan.out = heads(a.rmsnorm_weight ? before_norm.view() : y);
   scan.final_states = a.final_states;
-  mamba_chunk_scan_combined(scan, kOp);
+  mamba_chunk_scan_combined(scan, kSplitOp);
 
   if (a.rmsnorm_weight) {
     NormArgs gated;
@@ -137,7 +138,7 @@ void mamba_split_conv1d_scan_combined(const MambaSplitConv1dScanArgs& a) {
     gated.norm_before_gate = a.norm_before_gate;
     gated.rms = true;
     gated.out = y;
-    norm(kOp, gated);
+    norm(kSplitOp, gated);
   }
   if (s.d_mlp > 0) gated_mlp(a.zxbcdt.slice(2, 0, 2 * s.d_mlp), joined.slice(2, 0, s.d_mlp));
   if (a.outproj_weight) linear({joined, a.outproj_weight, a.outproj_bias, a.out});

@@ -11,7 +11,7 @@
 namespace adder::ops {
 namespace {
 
-struct Sizes {
+struct NormSizes {
   int64_t rows, dim, group;
 };
 
@@ -25,11 +25,11 @@ void check_same(std::string_view op, std::string_view name, const ArrayView& x,
   check_float(op, name, x);
 }
 
-Sizes checked(std::string_view op, const NormArgs& a) {
+NormSizes checked(std::string_view op, const NormArgs& a) {
   ADDER_CHECK(a.x.given && a.x.rank >= 1, "{}: x: expected at least 1 axis, got {}", op,
               a.x.describe());
   check_float(op, "x", a.x);
-  Sizes s;
+  NormSizes s;
   s.dim = a.x.dim(a.x.rank - 1);
   s.rows = 1;
   for (int axis = 0; axis + 1 < a.x.rank; ++axis) s.rows *= a.x.dim(axis);
@@ -100,7 +100,7 @@ void normalize(float* v, int64_t count, float eps, bool rms) {
 }
 
 // Rows of v in place, by the formula; z (count, dim) or null.
-void norm_rows(const NormArgs& a, const Sizes& s, float* v, const float* z, int64_t count) {
+void norm_rows(const NormArgs& a, const NormSizes& s, float* v, const float* z, int64_t count) {
   for (int64_t r = 0; r < count; ++r) {
     float* row = v + r * s.dim;
     if (z != nullptr && !a.norm_before_gate) {
@@ -110,7 +110,7 @@ void norm_rows(const NormArgs& a, const Sizes& s, float* v, const float* z, int6
   }
 }
 
-void affine(const Sizes& s, const float* v, const Tensor& weight, const Tensor& bias,
+void affine(const NormSizes& s, const float* v, const Tensor& weight, const Tensor& bias,
             const float* gate, int64_t count, float* out) {
   const float *w = weight.ptr<const float>(), *b = bias ? bias.ptr<const float>() : nullptr;
   for (int64_t r = 0; r < count; ++r) {
@@ -122,7 +122,7 @@ void affine(const Sizes& s, const float* v, const Tensor& weight, const Tensor& 
 }
 
 // Rows of a call that have no bias, mean or second output: the backend's own operations.
-void backend_rows(const NormArgs& a, const Sizes& s, float* v, float* z, const Tensor& weight,
+void backend_rows(const NormArgs& a, const NormSizes& s, float* v, float* z, const Tensor& weight,
                   int64_t count) {
   const Tensor rows(v, DType::kF32, {count, s.dim});
   if (z == nullptr) {
@@ -143,7 +143,7 @@ void backend_rows(const NormArgs& a, const Sizes& s, float* v, float* z, const T
   local_backend().gated_rms_norm(args);
 }
 
-void norm_block(const NormArgs& a, const Sizes& s, int64_t begin, int64_t count) {
+void norm_block(const NormArgs& a, const NormSizes& s, int64_t begin, int64_t count) {
   const int64_t dim = s.dim, size = count * dim;
   Scratch scratch(3 * Scratch::padded(size) + 4 * Scratch::padded(dim));
   float* v = scratch.take(size);
@@ -184,7 +184,7 @@ void norm_block(const NormArgs& a, const Sizes& s, int64_t begin, int64_t count)
 }  // namespace
 
 void norm(std::string_view op, const NormArgs& a) {
-  const Sizes s = checked(op, a);
+  const NormSizes s = checked(op, a);
   if (s.rows == 0 || s.dim == 0) return;
   // About 64 KB of each operand.
   const int64_t block = std::clamp<int64_t>(16384 / s.dim, 1, s.rows);

@@ -1,7 +1,6 @@
 #include "ops/tile.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "ops/convert.h"
 
@@ -13,13 +12,6 @@ using V4 = float __attribute__((vector_size(16)));
 
 constexpr int64_t kStrip = 16;   // vectors of the long axis that are turned over together
 constexpr int64_t kLength = 64;  // numbers of each of them
-
-template <typename T>
-T load_bits(const std::byte* address) {
-  T value;
-  std::memcpy(&value, address, sizeof value);
-  return value;
-}
 
 // out[c * out_row + r] = in[r * in_row + c]
 void transpose(const float* in, int64_t in_row, int64_t rows, int64_t cols, float* out,

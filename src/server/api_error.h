@@ -15,11 +15,9 @@ class ApiError : public std::runtime_error {
  public:
   // param: the field of the body that is at fault, "messages[2].role"; empty: none.
   // code: for programs, "model_not_found"; empty: none.
-  ApiError(int status, const std::string& message, std::string param = "", std::string code = "")
-      : std::runtime_error(message),
-        status_(status),
-        param_(std::move(param)),
-        code_(std::move(code)) {}
+  ApiError(int status, const std::string& message, const std::string& param = "",
+           const std::string& code = "")
+      : std::runtime_error(message), status_(status), param_(param), code_(code) {}
 
   int status() const { return status_; }
   const std::string& param() const { return param_; }

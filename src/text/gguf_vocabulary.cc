@@ -18,8 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view kBlank = "\xe2\x96\x81";  // U+2581
-
 GgufTokenType type_of(const GgufVocabulary& v, int32_t id) {
   if (v.types.empty()) return GgufTokenType::kNormal;
   return static_cast<GgufTokenType>(v.types[static_cast<size_t>(id)]);

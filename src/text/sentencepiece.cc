@@ -19,8 +19,6 @@
 namespace adder {
 namespace {
 
-constexpr std::string_view kBlank = "\xe2\x96\x81";  // U+2581, which stands for a blank in pieces
-
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view bytes, const std::string& name,

@@ -11,8 +11,6 @@
 namespace adder {
 namespace {
 
-constexpr std::string_view kBlank = "\xe2\x96\x81";  // U+2581
-
 // The next place at or after `from` where U+2581 follows another character.
 size_t next_word(std::string_view text, size_t from) {
   for (size_t at = text.find(kBlank, from); at != std::string_view::npos;

@@ -18,6 +18,9 @@ enum class PieceType : uint8_t {
   kByte = 6,
 };
 
+// U+2581, which stands for a blank in pieces.
+inline constexpr std::string_view kBlank = "\xe2\x96\x81";
+
 struct SentencePieceModel {
   struct Piece {
     std::string_view text;

@@ -47,12 +47,12 @@ std::string gguf(const std::vector<std::string>& keys, const std::vector<std::st
   return out.append(data, '\1');
 }
 
-GgufFile read(std::string_view image) {
+GgufFile read_image(std::string_view image) {
   return read_gguf(as_bytes(image), "m.gguf");
 }
 
 void expect_refused(const std::string& image, std::string_view part) {
-  expect_bad_input([&] { read(image); }, part);
+  expect_bad_input([&] { read_image(image); }, part);
 }
 
 std::string written(const std::function<void(GgufWriter&)>& fill) {
@@ -124,11 +124,11 @@ TEST(Gguf, CopiesValuesOfEveryTypeFromOneFileToAnother) {
       key("f64", GgufType::kF64, number(0x4000000000000000, 8)),
       key("list", GgufType::kArray, number(8, 4) + number(2, 8) + text("x") + text("yy"))};
   const std::string source = gguf(keys, {}, 0);
-  const GgufFile first = read(source);
+  const GgufFile first = read_image(source);
   const std::string image = written([&](GgufWriter& w) {
     for (const auto& [name, value] : first.metadata.values()) w.add(name, value);
   });
-  const GgufFile file = read(image);
+  const GgufFile file = read_image(image);
   const GgufMetadata& m = file.metadata;
   EXPECT_EQ(m.get_int("u8"), 128);
   EXPECT_EQ(m.get_int("i8"), -128);
@@ -147,12 +147,13 @@ TEST(Gguf, RefusesOtherFilesAndVersions) {
   expect_refused(std::string("GGML").append(60, '\0'), "not a GGUF file");
   expect_refused("GGUF", "cut off at byte 4");
   for (const uint32_t version : {0u, 1u, 4u}) {
-    expect_error([&] { read(gguf({}, {}, 0, version)); }, ErrorCode::kUnsupported,
+    expect_error([&] { read_image(gguf({}, {}, 0, version)); }, ErrorCode::kUnsupported,
                  fmt::format("expected GGUF version 2 or 3, got {}", version));
   }
-  expect_error([&] { read(gguf({}, {}, 0, 0x03000000)); }, ErrorCode::kUnsupported, "big-endian");
-  EXPECT_TRUE(read(gguf({}, {}, 0, 2)).tensors.tensors.empty());
-  expect_error([&] { read(gguf({key("split.count", GgufType::kU16, number(3, 2))}, {}, 0)); },
+  expect_error([&] { read_image(gguf({}, {}, 0, 0x03000000)); }, ErrorCode::kUnsupported,
+               "big-endian");
+  EXPECT_TRUE(read_image(gguf({}, {}, 0, 2)).tensors.tensors.empty());
+  expect_error([&] { read_image(gguf({key("split.count", GgufType::kU16, number(3, 2))}, {}, 0)); },
                ErrorCode::kUnsupported, "one of 3 parts");
 }
 
@@ -171,7 +172,7 @@ TEST(Gguf, RefusesMetadataThatLies) {
   expect_refused(one(key("k", GgufType::kArray, number(8, 4) + number(1ull << 61, 8))),
                  "key 'k': expected at most");
   expect_refused(one(key("k", GgufType::kBool, "\2")), "expected 0 or 1 for a bool, got 2");
-  expect_error([&] { read(one(key("k", GgufType::kArray, number(9, 4) + number(0, 8)))); },
+  expect_error([&] { read_image(one(key("k", GgufType::kArray, number(9, 4) + number(0, 8)))); },
                ErrorCode::kUnsupported, "nested arrays");
   const std::string k = key("k", GgufType::kU8, "x");
   expect_refused(gguf({k, k}, {}, 0), "key 'k': the key occurs twice");
@@ -189,7 +190,7 @@ TEST(Gguf, NamesTheTypeThatAGetterExpected) {
             key("big", GgufType::kU64, number(~0ull, 8)),
             key("wide", GgufType::kArray, number(4, 4) + number(1, 8) + number(1u << 31, 4))},
            {}, 0);
-  const GgufFile file = read(image);
+  const GgufFile file = read_image(image);
   const GgufMetadata& m = file.metadata;
   expect_bad_input([&] { m.get_string("n"); }, "m.gguf: key 'n': expected a string, got u32");
   expect_bad_input([&] { m.get_bool("n"); }, "expected a bool, got u32");
@@ -203,7 +204,7 @@ TEST(Gguf, NamesTheTypeThatAGetterExpected) {
 
 TEST(Gguf, RefusesTensorsThatLie) {
   const auto one = [](const std::string& i, size_t data = 64) { return gguf({}, {i}, data); };
-  EXPECT_EQ(read(one(info("x", {8, 2}, kF32, 0))).tensors.tensors[0].shape,
+  EXPECT_EQ(read_image(one(info("x", {8, 2}, kF32, 0))).tensors.tensors[0].shape,
             (std::vector<int64_t>{2, 8}));
   expect_refused(one(info("", {8}, kF32, 0)), "a name that no format writes");
   expect_refused(one(info("a b", {8}, kF32, 0)), "a name that no format writes");
@@ -218,8 +219,9 @@ TEST(Gguf, RefusesTensorsThatLie) {
   expect_refused(one(info("x", {8}, kF32, 64)), "expected its 32 bytes at offset 64 within 64");
   expect_refused(one(info("x", {8}, kF32, 0), 31), "expected its 32 bytes at offset 0 within 31");
   expect_refused(one(info("x", {8}, kF32, 0ull - 32)), "within 64 bytes of data");
-  expect_error([&] { read(one(info("x", {32}, 3, 0))); }, ErrorCode::kUnsupported, "got Q4_1");
-  expect_error([&] { read(one(info("x", {32}, 999, 0))); }, ErrorCode::kUnsupported,
+  expect_error([&] { read_image(one(info("x", {32}, 3, 0))); }, ErrorCode::kUnsupported,
+               "got Q4_1");
+  expect_error([&] { read_image(one(info("x", {32}, 999, 0))); }, ErrorCode::kUnsupported,
                "got number 999");
   expect_refused(gguf({}, {info("x", {8}, kF32, 0), info("x", {8}, kF32, 32)}, 64),
                  "tensor 'x': the name occurs twice");
@@ -232,12 +234,13 @@ TEST(Gguf, ContainsEveryPrefixAndEveryChangedByte) {
       gguf({key("general.alignment", GgufType::kU32, number(32, 4)),
             key("list", GgufType::kArray, number(8, 4) + number(2, 8) + text("x") + text("yy"))},
            {info("x", {32, 1}, kQ8_0, 0), info("y", {2}, kF32, 64)}, 96);
-  for (size_t n = 0; n < image.size(); ++n) expect_contained([&] { read(image.substr(0, n)); });
+  for (size_t n = 0; n < image.size(); ++n)
+    expect_contained([&] { read_image(image.substr(0, n)); });
   for (size_t at = 0; at < image.size() - 96; ++at) {
     for (const char flip : {'\x01', '\x80', '\xff'}) {
       std::string changed = image;
       changed[at] = static_cast<char>(changed[at] ^ flip);
-      expect_contained([&] { read(changed); });
+      expect_contained([&] { read_image(changed); });
     }
   }
 }

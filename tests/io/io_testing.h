@@ -5,16 +5,19 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/error.h"
+#include "io/tensor_file.h"
 
 namespace adder::testing {
 
@@ -164,6 +167,14 @@ struct ZipEntry {
   uint16_t method = 0, flags = 0;
   std::string local_name;  // when not empty, the name in the local header
 };
+
+// Throws std::runtime_error when there is none of this name.
+inline const StoredTensor& find(const TensorFile& file, std::string_view name) {
+  const auto it = std::find_if(file.tensors.begin(), file.tensors.end(),
+                               [&](const StoredTensor& t) { return t.name == name; });
+  if (it == file.tensors.end()) throw std::runtime_error("no such tensor");
+  return *it;
+}
 
 uint32_t crc32_bitwise(std::string_view data);
 std::string make_zip(const std::vector<ZipEntry>& entries, bool zip64_end = false);

@@ -16,20 +16,13 @@ const std::string kValid = safetensors(
     R"("none":{"dtype":"BF16","shape":[0,4],"data_offsets":[12,12]}}  )",
     std::string("\0\0\x80\x3f\0\0\0\x40\0\x3c\0\x40\x07\0\0\0\0\0\0\0", 20));
 
-TensorFile read(std::string_view image) {
+TensorFile read_header(std::string_view image) {
   return read_safetensors(as_bytes(image), "m.safetensors");
 }
 
 // One tensor "x" whose entry is given; `data` bytes follow.
 TensorFile read_entry(std::string_view entry, size_t data) {
-  return read(safetensors("{\"x\":" + std::string(entry) + "}", std::string(data, '\0')));
-}
-
-const StoredTensor& find(const TensorFile& file, std::string_view name) {
-  for (const StoredTensor& tensor : file.tensors) {
-    if (tensor.name == name) return tensor;
-  }
-  throw std::runtime_error("no such tensor");
+  return read_header(safetensors("{\"x\":" + std::string(entry) + "}", std::string(data, '\0')));
 }
 
 TEST(Safetensors, ReadsShapesTypesAndDataAtEveryAlignment) {
@@ -87,26 +80,26 @@ TEST(Safetensors, KnowsEveryDType) {
 }
 
 TEST(Safetensors, RefusesBadHeaderLengths) {
-  expect_bad_input([] { read(""); }, "expected a safetensors file, got 0 bytes");
-  expect_bad_input([] { read("1234567"); }, "got 7 bytes");
+  expect_bad_input([] { read_header(""); }, "expected a safetensors file, got 0 bytes");
+  expect_bad_input([] { read_header("1234567"); }, "got 7 bytes");
   for (const uint64_t length :
        {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 63, ~uint64_t{0}}) {
     std::string image;
     put(image, length, 8);
     image += "{}";
-    expect_bad_input([&] { read(image); }, "header length: expected at most 2");
+    expect_bad_input([&] { read_header(image); }, "header length: expected at most 2");
   }
-  EXPECT_TRUE(read(safetensors("{}", "")).tensors.empty());
-  expect_bad_input([] { read(safetensors("", "")); }, "malformed JSON");
-  expect_bad_input([] { read(safetensors("[]", "")); }, "expected a JSON object");
-  expect_bad_input([] { read(safetensors("{}", "x")); }, "expected 0 bytes of data, got 1");
+  EXPECT_TRUE(read_header(safetensors("{}", "")).tensors.empty());
+  expect_bad_input([] { read_header(safetensors("", "")); }, "malformed JSON");
+  expect_bad_input([] { read_header(safetensors("[]", "")); }, "expected a JSON object");
+  expect_bad_input([] { read_header(safetensors("{}", "x")); }, "expected 0 bytes of data, got 1");
 }
 
 TEST(Safetensors, RefusesEveryTruncation) {
   for (size_t size = 0; size < kValid.size(); ++size) {
-    EXPECT_THROW(read(std::string_view(kValid).substr(0, size)), Error) << size;
+    EXPECT_THROW(read_header(std::string_view(kValid).substr(0, size)), Error) << size;
   }
-  EXPECT_THROW(read(kValid + "x"), Error);
+  EXPECT_THROW(read_header(kValid + "x"), Error);
 }
 
 TEST(Safetensors, SurvivesEveryChangedByte) {
@@ -114,7 +107,7 @@ TEST(Safetensors, SurvivesEveryChangedByte) {
     for (const int delta : {1, 0x20, 0x80, 0xff}) {
       std::string image = kValid;
       image[i] = static_cast<char>(image[i] ^ delta);
-      expect_contained([&] { read(image); });
+      expect_contained([&] { read_header(image); });
     }
   }
 }
@@ -162,12 +155,15 @@ TEST(Safetensors, RefusesOverlapAndGap) {
                                    first, second),
                        std::string(data, '\0'));
   };
-  EXPECT_EQ(read(two("[4,8]", "[0,4]", 8)).tensors.size(), 2u);
-  expect_bad_input([&] { read(two("[0,4]", "[3,7]", 7)); }, "'b': expected its data to begin at 4");
-  expect_bad_input([&] { read(two("[0,4]", "[0,4]", 4)); }, "(overlap)");
-  expect_bad_input([&] { read(two("[0,4]", "[5,9]", 9)); }, "got 5 (gap)");
-  expect_bad_input([&] { read(two("[1,5]", "[5,9]", 9)); }, "'a': expected its data to begin at 0");
-  expect_bad_input([&] { read(two("[0,4]", "[4,8]", 9)); }, "expected 8 bytes of data, got 9");
+  EXPECT_EQ(read_header(two("[4,8]", "[0,4]", 8)).tensors.size(), 2u);
+  expect_bad_input([&] { read_header(two("[0,4]", "[3,7]", 7)); },
+                   "'b': expected its data to begin at 4");
+  expect_bad_input([&] { read_header(two("[0,4]", "[0,4]", 4)); }, "(overlap)");
+  expect_bad_input([&] { read_header(two("[0,4]", "[5,9]", 9)); }, "got 5 (gap)");
+  expect_bad_input([&] { read_header(two("[1,5]", "[5,9]", 9)); },
+                   "'a': expected its data to begin at 0");
+  expect_bad_input([&] { read_header(two("[0,4]", "[4,8]", 9)); },
+                   "expected 8 bytes of data, got 9");
 }
 
 TEST(Safetensors, RefusesBadNames) {
@@ -176,16 +172,17 @@ TEST(Safetensors, RefusesBadNames) {
         "{\"" + std::string(name) + "\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
         "x");
   };
-  EXPECT_EQ(read(named("a.b-c_d/0")).tensors[0].name, "a.b-c_d/0");
+  EXPECT_EQ(read_header(named("a.b-c_d/0")).tensors[0].name, "a.b-c_d/0");
   for (const char* name : {"", "a b", "a\\u0000b", "a\\n", "\\u00e9", "\\u007f"}) {
-    expect_bad_input([&] { read(named(name)); }, "a name that no format writes");
+    expect_bad_input([&] { read_header(named(name)); }, "a name that no format writes");
   }
-  expect_bad_input([&] { read(named(std::string(513, 'a'))); }, "a name that no format writes");
+  expect_bad_input([&] { read_header(named(std::string(513, 'a'))); },
+                   "a name that no format writes");
   expect_bad_input(
       [] {
-        read(safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                         R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
-                         "xy"));
+        read_header(safetensors(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                R"("a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
+                                "xy"));
       },
       "key 'a' appears twice");
 }

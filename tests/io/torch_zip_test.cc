@@ -11,7 +11,7 @@ namespace {
 using namespace adder::testing;
 using namespace std::string_view_literals;
 
-TensorFile read(std::string_view image) {
+TensorFile read_zip(std::string_view image) {
   return read_torch_zip(as_bytes(image), "m.bin");
 }
 
@@ -34,13 +34,6 @@ std::string simple_pickle() {
   PickleWriter w;
   w.op("}(").text("w").tensor("FloatStorage", "0", 6, 0, {2, 3}, {3, 1}).op("u.");
   return w.bytes;
-}
-
-const StoredTensor& find(const TensorFile& file, std::string_view name) {
-  const auto it = std::find_if(file.tensors.begin(), file.tensors.end(),
-                               [&](const StoredTensor& t) { return t.name == name; });
-  if (it == file.tensors.end()) throw std::runtime_error("no such tensor");
-  return *it;
 }
 
 float element(const StoredTensor& tensor, std::vector<int64_t> index) {
@@ -86,7 +79,7 @@ TEST(TorchZip, TiedTensorsShareTheirData) {
       .op("q\1"sv)
       .text("b")
       .op("h\1"sv);
-  const TensorFile file = read(make_zip(entries(w.op("u.").bytes)));
+  const TensorFile file = read_zip(make_zip(entries(w.op("u.").bytes)));
   EXPECT_EQ(find(file, "a").data, find(file, "b").data);
 }
 
@@ -95,11 +88,11 @@ TEST(TorchZip, FindsANestedStateDict) {
     PickleWriter w;
     w.op("}(").text("epoch").integer(3).text(key).op("}(").text("w");
     w.tensor("FloatStorage", "0", 6, 0, {6}, {1}).op("u").text("optimizer").op("}u.");
-    EXPECT_EQ(read(make_zip(entries(w.bytes))).tensors[0].name, "w") << key;
+    EXPECT_EQ(read_zip(make_zip(entries(w.bytes))).tensors[0].name, "w") << key;
   }
   PickleWriter two;
   two.op("}(").text("model").op("}").text("state_dict").op("}u.");
-  expect_bad_input([&] { read(make_zip(entries(two.bytes))); },
+  expect_bad_input([&] { read_zip(make_zip(entries(two.bytes))); },
                    "expected one state dict, got 'model' and 'state_dict'");
 }
 
@@ -107,17 +100,17 @@ TEST(TorchZip, LeavesOutPlainDataOnly) {
   PickleWriter w;
   w.op("}(").text("w").tensor("FloatStorage", "0", 6, 0, {6}, {1});
   w.text("step").integer(3).text("config").op("](").text("x").op("Neu.");
-  EXPECT_EQ(read(make_zip(entries(w.bytes))).tensors.size(), 1u);
+  EXPECT_EQ(read_zip(make_zip(entries(w.bytes))).tensors.size(), 1u);
   PickleWriter inside;
   inside.op("}(").text("w").tensor("FloatStorage", "0", 6, 0, {6}, {1});
   inside.text("extra").op("](").tensor("FloatStorage", "1", 1, 0, {1}, {1}).op("eu.");
-  expect_bad_input([&] { read(make_zip(entries(inside.bytes))); },
+  expect_bad_input([&] { read_zip(make_zip(entries(inside.bytes))); },
                    "m.bin: entry 'extra': expected a tensor, got tensors inside another value");
 }
 
 TEST(TorchZip, RefusesBadDicts) {
   const auto refuse = [](std::string_view opcodes, std::string_view part) {
-    expect_bad_input([&] { read(make_zip(entries("\x80\x02" + std::string(opcodes)))); }, part);
+    expect_bad_input([&] { read_zip(make_zip(entries("\x80\x02" + std::string(opcodes)))); }, part);
   };
   refuse("K\1.", "m.bin: expected a dict of tensors");
   refuse("}.", "m.bin: holds no tensors");
@@ -143,51 +136,52 @@ TEST(TorchZip, RefusesStoragesThatDoNotMatch) {
     w.op("}(").text("w").tensor(type, key, size, 0, {1}, {1}).op("u.");
     return make_zip(entries(w.bytes));
   };
-  EXPECT_EQ(read(image("FloatStorage", "0", 6)).tensors.size(), 1u);
-  expect_bad_input([&] { read(image("FloatStorage", "9", 6)); },
+  EXPECT_EQ(read_zip(image("FloatStorage", "0", 6)).tensors.size(), 1u);
+  expect_bad_input([&] { read_zip(image("FloatStorage", "9", 6)); },
                    "its storage 'm/data/9' is missing");
-  expect_bad_input([&] { read(image("FloatStorage", "../version", 6)); }, "is missing");
+  expect_bad_input([&] { read_zip(image("FloatStorage", "../version", 6)); }, "is missing");
   expect_bad_input(
-      [&] { read(image("FloatStorage", "0", 7)); },
+      [&] { read_zip(image("FloatStorage", "0", 7)); },
       "tensor 'w': expected 7 elements of F32 in its storage 'm/data/0', got 24 bytes");
-  expect_bad_input([&] { read(image("FloatStorage", "0", 5)); }, "expected 5 elements of F32");
-  expect_bad_input([&] { read(image("DoubleStorage", "0", 6)); }, "expected 6 elements of F64");
-  expect_bad_input([&] { read(image("FloatStorage", "0", INT64_MAX)); }, "got 24 bytes");
+  expect_bad_input([&] { read_zip(image("FloatStorage", "0", 5)); }, "expected 5 elements of F32");
+  expect_bad_input([&] { read_zip(image("DoubleStorage", "0", 6)); }, "expected 6 elements of F64");
+  expect_bad_input([&] { read_zip(image("FloatStorage", "0", INT64_MAX)); }, "got 24 bytes");
 }
 
 TEST(TorchZip, RefusesOtherFiles) {
   const char* const kOld = "expected the zip that torch.save writes since PyTorch 1.6; convert";
-  expect_error([] { read("\x80\x02\x8a\nl\xfc\x9c"sv); }, ErrorCode::kUnsupported, kOld);
-  expect_error([] { read(""); }, ErrorCode::kUnsupported, kOld);
-  expect_bad_input([] { read(make_zip({{.name = "word/document.xml", .data = "x"}})); },
+  expect_error([] { read_zip("\x80\x02\x8a\nl\xfc\x9c"sv); }, ErrorCode::kUnsupported, kOld);
+  expect_error([] { read_zip(""); }, ErrorCode::kUnsupported, kOld);
+  expect_bad_input([] { read_zip(make_zip({{.name = "word/document.xml", .data = "x"}})); },
                    "m.bin: a zip without data.pkl, so not written by torch.save");
   expect_bad_input(
       [] {
-        read(make_zip({{.name = "a/data.pkl", .data = "x"}, {.name = "b/data.pkl", .data = "x"}}));
+        read_zip(
+            make_zip({{.name = "a/data.pkl", .data = "x"}, {.name = "b/data.pkl", .data = "x"}}));
       },
       "expected one data.pkl, got two");
   auto big = entries(simple_pickle());
   big[1].data = "big";
-  expect_error([&] { read(make_zip(big)); }, ErrorCode::kUnsupported,
+  expect_error([&] { read_zip(make_zip(big)); }, ErrorCode::kUnsupported,
                "expected byteorder 'little', got 'big'");
   auto damaged = entries(simple_pickle());
   damaged[0].crc_xor = 1;
-  expect_bad_input([&] { read(make_zip(damaged)); }, "m.bin: data.pkl: expected CRC-32");
+  expect_bad_input([&] { read_zip(make_zip(damaged)); }, "m.bin: data.pkl: expected CRC-32");
   auto older = entries(simple_pickle());  // before PyTorch 2.0 there is no byte order entry
   older.erase(older.begin() + 1);
-  EXPECT_EQ(read(make_zip(older)).tensors.size(), 1u);
+  EXPECT_EQ(read_zip(make_zip(older)).tensors.size(), 1u);
 }
 
 TEST(TorchZip, SurvivesTruncationAndEveryChangedByte) {
   const std::string image = make_zip(entries(simple_pickle()));
   for (size_t size = 0; size < image.size(); ++size) {
-    EXPECT_THROW(read(std::string_view(image).substr(0, size)), Error) << size;
+    EXPECT_THROW(read_zip(std::string_view(image).substr(0, size)), Error) << size;
   }
   for (size_t i = 0; i < image.size(); ++i) {
     for (const int delta : {1, 0x80, 0xff}) {
       std::string copy = image;
       copy[i] = static_cast<char>(copy[i] ^ delta);
-      expect_contained([&] { read(copy); });
+      expect_contained([&] { read_zip(copy); });
     }
   }
 }

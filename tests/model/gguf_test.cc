@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/registry.h"
-#include "model/weights.h"
+#include "model/loaded.h"
 #include "testing/gguf_image.h"
 
 namespace adder {
@@ -14,7 +13,7 @@ namespace {
 using namespace adder::testing;
 
 // d_model and d_inner are whole blocks of Q8_0.
-ModelShape shape_of(bool mamba2) {
+ModelShape gguf_shape(bool mamba2) {
   ModelShape m;
   m.mamba2 = mamba2;
   m.d_model = 32;
@@ -23,24 +22,6 @@ ModelShape shape_of(bool mamba2) {
   m.lm_head = true;
   return m;
 }
-
-struct Loaded {
-  Checkpoint checkpoint;
-  ModelConfig config;
-  std::unique_ptr<Backend> backend = make_backend("ref", 1);
-  Weights weights;
-
-  explicit Loaded(Checkpoint from)
-      : checkpoint(std::move(from)),
-        config(derive_config(checkpoint)),
-        weights(Weights::load(checkpoint, config, *backend)) {}
-
-  std::vector<float> values(const Tensor& t) const {
-    std::vector<float> out(static_cast<size_t>(t.size()));
-    backend->read(t, std::as_writable_bytes(std::span(out)));
-    return out;
-  }
-};
 
 class GgufModelTest : public ::testing::TestWithParam<bool> {
  protected:
@@ -54,7 +35,7 @@ class GgufModelTest : public ::testing::TestWithParam<bool> {
                  part);
   }
 
-  ModelShape shape_ = shape_of(GetParam());
+  ModelShape shape_ = gguf_shape(GetParam());
   TestTensors tensors_ = random_tensors(shape_);
   GgufModel model_ = gguf_model(shape_, tensors_);
 };
@@ -169,7 +150,7 @@ TEST_P(GgufModelTest, TiesTheHeadThatIsAbsent) {
 }
 
 TEST(GgufConfig, ReadsEpsilonsLimitsAndTokens) {
-  GgufModel model = gguf_model(shape_of(true), random_tensors(shape_of(true)));
+  GgufModel model = gguf_model(gguf_shape(true), random_tensors(gguf_shape(true)));
   model.more_keys = [](GgufWriter& w) {
     w.add_f32("mamba2.attention.layer_norm_rms_epsilon", 1e-3f);
     w.add_f32("adder.time_step_min", 0.25f);
@@ -193,7 +174,7 @@ TEST(GgufConfig, ReadsEpsilonsLimitsAndTokens) {
 }
 
 TEST(GgufConfig, FalconMambaIsAFlag) {
-  GgufModel model = gguf_model(shape_of(false), random_tensors(shape_of(false)));
+  GgufModel model = gguf_model(gguf_shape(false), random_tensors(gguf_shape(false)));
   model.more_keys = [](GgufWriter& w) { w.add_bool("mamba.ssm.dt_b_c_rms", true); };
   const std::string image = gguf_image(model);
   const ModelConfig c = derive_config(Checkpoint::from_gguf(as_bytes(image), "m.gguf"));

@@ -21,7 +21,7 @@ struct Case {
   std::string folder, backend;
 };
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return info.param.folder + "_" + info.param.backend;
 }
 
@@ -97,7 +97,7 @@ void expect_logits(const std::vector<float>& got, const std::vector<double>& wan
   }
 }
 
-class Golden : public testing::TestWithParam<Case> {
+class Golden : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const fs::path folder = fs::path(ADDER_SOURCE_DIR) / "tests/golden" / GetParam().folder;
@@ -168,7 +168,7 @@ TEST_P(Golden, StatesEqualTheOracle) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dialects, Golden, testing::ValuesIn(cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Dialects, Golden, ::testing::ValuesIn(cases()), case_name);
 
 TEST(GoldenPairs, TwoSpellingsOfTheSameWeightsGiveTheSameBits) {
   const std::string root = ADDER_SOURCE_DIR "/tests/golden/";

@@ -6,8 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "backends/registry.h"
-#include "testing/checkpoint_writer.h"
+#include "model/loaded.h"
 
 namespace adder {
 namespace {
@@ -18,34 +17,12 @@ using namespace adder::testing;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-ModelShape shape_of(bool mamba2, bool lm_head = true) {
+ModelShape weights_shape(bool mamba2, bool lm_head = true) {
   ModelShape m;
   m.mamba2 = mamba2;
   m.lm_head = lm_head;
   return m;
 }
-
-// A checkpoint in memory with what it takes to look at its weights.
-struct Loaded {
-  std::string image;
-  Checkpoint checkpoint;
-  ModelConfig config;
-  std::unique_ptr<Backend> backend = make_backend("ref");
-  Weights weights;
-
-  Loaded(const ModelShape& shape, const TestTensors& tensors)
-      : image(safetensors_image(tensors)),
-        checkpoint(
-            Checkpoint::from_memory(as_bytes(image), hugging_face_config(shape).dump(), "model")),
-        config(derive_config(checkpoint)),
-        weights(Weights::load(checkpoint, config, *backend)) {}
-
-  std::vector<float> values(const Tensor& t) const {
-    std::vector<float> out(static_cast<size_t>(t.size()));
-    backend->read(t, std::as_writable_bytes(std::span(out)));
-    return out;
-  }
-};
 
 bool is_big(const std::string& name) {
   return name.ends_with("proj.weight") || name.ends_with("embeddings.weight") ||
@@ -54,7 +31,7 @@ bool is_big(const std::string& name) {
 
 class WeightsTest : public ::testing::TestWithParam<bool> {
  protected:
-  ModelShape shape_ = shape_of(GetParam());
+  ModelShape shape_ = weights_shape(GetParam());
   TestTensors tensors_ = random_tensors(shape_);
 };
 INSTANTIATE_TEST_SUITE_P(Mixer, WeightsTest, ::testing::Bool(),
@@ -199,7 +176,7 @@ TEST_P(WeightsTest, OtherDtypesAreRefused) {
 }
 
 TEST_P(WeightsTest, TheHeadIsTheEmbeddingWhenTied) {
-  const ModelShape tied = shape_of(GetParam(), false);
+  const ModelShape tied = weights_shape(GetParam(), false);
   const Loaded loaded(tied, random_tensors(tied));
   // The reference backend uses weights where they lie.
   EXPECT_EQ(loaded.weights.lm_head.data, loaded.weights.embedding.data);

@@ -23,7 +23,7 @@ TEST(HttpKeys, AreRequiredWhereTheyAreSaidTo) {
   for (const char* header :
        {"", "Authorization: Bearer sk-third\r\n", "Authorization: sk-first\r\n",
         "Authorization: Bearer sk-first, Bearer x\r\n"}) {
-    const Answer answer = client.ask(get("/a", header));
+    const HttpAnswer answer = client.ask(get("/a", header));
     EXPECT_EQ(answer.status, 401);
     EXPECT_EQ(answer.header("www-authenticate"), "Bearer");
     EXPECT_EQ(nlohmann::json::parse(answer.body)["error"]["type"], "authentication_error");
@@ -38,7 +38,7 @@ TEST(HttpKeys, NoBodyIsReadWithoutOne) {
   HttpServer server(options, echo);
   Client client(server.port());
   // Neither invited to go on nor waited for.
-  const Answer answer = client.ask(
+  const HttpAnswer answer = client.ask(
       "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(answer.status, 401);
   EXPECT_EQ(answer.header("connection"), "close");
@@ -77,7 +77,7 @@ TEST(HttpCors, PreflightNeedsNoKey) {
   options.cors_origins = {"https://page.example"};
   HttpServer server(options, echo);
   Client client(server.port());
-  const Answer allowed = client.ask(
+  const HttpAnswer allowed = client.ask(
       request_text("OPTIONS", "/v1/completions", {},
                    "Origin: https://page.example\r\nAccess-Control-Request-Method: POST\r\n"
                    "Access-Control-Request-Headers: authorization, content-type\r\n"));
@@ -86,7 +86,7 @@ TEST(HttpCors, PreflightNeedsNoKey) {
   EXPECT_EQ(allowed.header("vary"), "Origin");
   EXPECT_EQ(allowed.header("access-control-allow-headers"), "authorization, content-type");
   EXPECT_NE(allowed.header("access-control-allow-methods").find("POST"), std::string::npos);
-  const Answer other = client.ask(
+  const HttpAnswer other = client.ask(
       request_text("OPTIONS", "/v1/completions", {},
                    "Origin: https://other.example\r\nAccess-Control-Request-Method: POST\r\n"));
   EXPECT_EQ(other.status, 204);
@@ -102,12 +102,12 @@ TEST(HttpCors, EveryAnswerSaysWhoMayReadIt) {
   HttpServer server(options, echo);
   Client client(server.port());
   const std::string origin = "Origin: https://page.example\r\n";
-  const Answer answers[] = {
+  const HttpAnswer answers[] = {
       client.ask(get("/", origin + "Authorization: Bearer sk\r\n")),
       client.ask(get("/", origin)),
       client.ask(get("/%zz", origin)),
   };
-  for (const Answer& answer : answers) {
+  for (const HttpAnswer& answer : answers) {
     EXPECT_EQ(answer.header("access-control-allow-origin"), "*") << answer.status;
   }
   EXPECT_EQ(answers[0].status, 200);

@@ -98,7 +98,7 @@ TEST(HttpHostile, MalformedRequestsGetTheRightStatus) {
   for (const Refusal& refusal : cases) {
     SCOPED_TRACE(refusal.request.substr(0, 200));
     Client client(server.port());
-    const Answer answer = client.ask(refusal.request);
+    const HttpAnswer answer = client.ask(refusal.request);
     EXPECT_EQ(answer.status, refusal.status) << answer.body;
     EXPECT_TRUE(answer.complete);
     EXPECT_TRUE(answer.body.starts_with(R"({"error":{)")) << answer.body;
@@ -113,7 +113,7 @@ TEST(HttpHostile, MethodsThatAreNotServed) {
   options.methods = {"GET"};
   HttpServer server(options, echo);
   Client client(server.port());
-  const Answer answer = client.ask(request_text("DELETE", "/"));
+  const HttpAnswer answer = client.ask(request_text("DELETE", "/"));
   EXPECT_EQ(answer.status, 405);
   EXPECT_EQ(answer.header("allow"), "GET");
 }
@@ -129,7 +129,7 @@ TEST(HttpHostile, BodiesOfAllRequestsAreBoundedTogether) {
   ASSERT_TRUE(eventually([&] { return server.stats().bytes_in >= most.size(); }));
   Client second(server.port());
   second.send(most);
-  const Answer refused = second.receive();
+  const HttpAnswer refused = second.receive();
   EXPECT_EQ(refused.status, 503);
   EXPECT_EQ(refused.header("retry-after"), "1");
   first.send("a");
@@ -303,7 +303,7 @@ TEST(HttpHostile, TooManyConnectionsAreRefused) {
   }
   for (int i = 0; i < 2; ++i) {
     Client refused(server.port());
-    const Answer answer = refused.ask(request_text("POST", "/", "body"));
+    const HttpAnswer answer = refused.ask(request_text("POST", "/", "body"));
     EXPECT_EQ(answer.status, 503);
     EXPECT_EQ(answer.header("retry-after"), "1");
     EXPECT_TRUE(refused.closed());

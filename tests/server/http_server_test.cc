@@ -13,7 +13,7 @@ namespace {
 
 using namespace adder::testing;
 
-std::string error_message(const Answer& answer) {
+std::string error_message(const HttpAnswer& answer) {
   const auto body = nlohmann::json::parse(answer.body, nullptr, false);
   if (body.is_discarded()) return "no JSON: " + answer.body;
   return body["error"]["message"].get<std::string>();
@@ -27,7 +27,7 @@ TEST(HttpServer, AnswersAndKeepsTheConnection) {
   ASSERT_GT(server.port(), 0);
   Client client(server.port());
   for (int i = 0; i < 3; ++i) {
-    const Answer answer =
+    const HttpAnswer answer =
         client.ask(request_text("POST", "/a/" + std::to_string(i) + "?b=c", "body"));
     EXPECT_EQ(answer.status, 200);
     EXPECT_TRUE(answer.complete);
@@ -80,7 +80,7 @@ TEST(HttpServer, PipelinedRequestsAreAnsweredInOrder) {
   // From another thread: neither side may have to wait for the other to read.
   std::thread sender([&] { client.send(all); });
   for (int i = 0; i < 500; ++i) {
-    const Answer answer = client.receive();
+    const HttpAnswer answer = client.receive();
     ASSERT_EQ(answer.body, "POST /" + std::to_string(i) + "\n" + std::string(i % 5, 'x'));
   }
   sender.join();
@@ -121,18 +121,18 @@ TEST(HttpServer, Http10) {
   });
   {
     Client client(server.port());
-    const Answer answer = client.ask("GET / HTTP/1.0\r\n\r\n");
+    const HttpAnswer answer = client.ask("GET / HTTP/1.0\r\n\r\n");
     EXPECT_EQ(answer.body, "plain");
     EXPECT_EQ(answer.header("connection"), "close");
     EXPECT_TRUE(client.closed());
   }
   Client client(server.port());
   for (int i = 0; i < 2; ++i) {
-    const Answer answer = client.ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    const HttpAnswer answer = client.ask("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
     EXPECT_EQ(answer.body, "plain");
     EXPECT_EQ(answer.header("connection"), "keep-alive");
   }
-  const Answer answer = client.ask("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  const HttpAnswer answer = client.ask("GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
   EXPECT_EQ(answer.body, "one two");
   EXPECT_TRUE(answer.complete);
   EXPECT_EQ(answer.header("transfer-encoding"), "");
@@ -142,7 +142,7 @@ TEST(HttpServer, Http10) {
 TEST(HttpServer, ConnectionCloseIsObeyed) {
   HttpServer server({}, echo);
   Client client(server.port());
-  const Answer answer = client.ask(get("/", "Connection: close\r\n"));
+  const HttpAnswer answer = client.ask(get("/", "Connection: close\r\n"));
   EXPECT_EQ(answer.status, 200);
   EXPECT_EQ(answer.header("connection"), "close");
   EXPECT_TRUE(client.closed());
@@ -158,7 +158,7 @@ TEST(HttpServer, HeadHasTheHeadersOfGetOnly) {
   ASSERT_TRUE(letter.reply);
   EXPECT_EQ(letter.request.method, "GET");
   letter.reply->send(200, "text/plain", "four");
-  const Answer answer = client.receive(true);
+  const HttpAnswer answer = client.receive(true);
   EXPECT_EQ(answer.header("content-length"), "4");
   client.send(request_text("HEAD", "/stream"));
   letter = mail.next();
@@ -178,7 +178,7 @@ TEST(HttpServer, NoContentHasNoLength) {
   Client client(server.port());
   client.send(get("/a"));
   mail.next().reply->send(204, "", "not sent");
-  const Answer answer = client.receive();
+  const HttpAnswer answer = client.receive();
   EXPECT_EQ(answer.status, 204);
   EXPECT_EQ(answer.headers.count("content-length"), 0U);
   client.send(get("/b"));
@@ -190,7 +190,7 @@ TEST(HttpServer, OptionsAreAnsweredHere) {
   HttpServer server({}, [](HttpRequest&&, const std::shared_ptr<HttpReply>&) { ADD_FAILURE(); });
   Client client(server.port());
   for (const char* target : {"*", "/v1/models"}) {
-    const Answer answer = client.ask(request_text("OPTIONS", target));
+    const HttpAnswer answer = client.ask(request_text("OPTIONS", target));
     EXPECT_EQ(answer.status, 204);
     EXPECT_EQ(answer.header("allow"), "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     EXPECT_EQ(answer.headers.count("access-control-allow-origin"), 0U);
@@ -218,7 +218,7 @@ TEST(HttpServer, ChunkedBodies) {
 TEST(HttpServer, ExpectContinue) {
   HttpServer server({}, echo);
   Client client(server.port());
-  const Answer go_on = client.ask(
+  const HttpAnswer go_on = client.ask(
       "POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-Continue\r\n\r\n");
   EXPECT_EQ(go_on.status, 100);
   EXPECT_EQ(client.ask("body").body, "POST /a\nbody");
@@ -254,13 +254,13 @@ TEST(HttpServer, UnansweredRepliesBecome500) {
   Client client(server.port());
   for (const char* path : {"/forgets", "/throws", "/throws_number"}) {
     SCOPED_TRACE(path);
-    const Answer answer = client.ask(get(path));
+    const HttpAnswer answer = client.ask(get(path));
     EXPECT_EQ(answer.status, 500);
     EXPECT_EQ(error_message(answer), "the server had an error while it worked on this request");
     EXPECT_EQ(answer.header("content-type"), "application/json");
   }
   EXPECT_EQ(client.ask(get("/answers_and_throws")).body, "fine");
-  const Answer cut = client.ask(get("/begins_and_throws"));
+  const HttpAnswer cut = client.ask(get("/begins_and_throws"));
   EXPECT_EQ(cut.status, 200);
   EXPECT_EQ(cut.body, "half");
   EXPECT_FALSE(cut.complete);
@@ -294,7 +294,7 @@ TEST(HttpServer, HeadersOfRepliesStayOneLine) {
   client.send(get("/a"));
   mail.next().reply->send(200, "text/plain\r\nX-Evil: 1", "body",
                           {{"X-Name", "a\r\nX-Evil: 2\r\n\r\nbody"}, {"X-\r\nEvil", "3"}});
-  const Answer answer = client.receive();
+  const HttpAnswer answer = client.receive();
   EXPECT_EQ(answer.headers.count("x-evil"), 0U);
   EXPECT_EQ(answer.header("x-name"), "a  X-Evil: 2    body");
   EXPECT_EQ(answer.body, "body");
@@ -328,7 +328,7 @@ TEST(HttpServer, LargeAnswers) {
   for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<char>('a' + i * 7 % 26);
   client.send(get("/"));
   mail.next().reply->send(200, "text/plain", large);  // one answer is no stream: no limit
-  const Answer answer = client.receive();
+  const HttpAnswer answer = client.receive();
   EXPECT_TRUE(answer.body == large);
 }
 
@@ -377,7 +377,7 @@ TEST(HttpServer, DrainEndsIdleConnectionsAndWaitsForReplies) {
   EXPECT_TRUE(eventually([&] { return server.stats().open == 2; }));
   EXPECT_FALSE(first.reply->gone());
   first.reply->send(200, "text/plain", "done");
-  const Answer answer = waiting.receive();
+  const HttpAnswer answer = waiting.receive();
   EXPECT_EQ(answer.body, "done");
   EXPECT_EQ(answer.header("connection"), "close");
   EXPECT_TRUE(waiting.closed());

@@ -19,7 +19,7 @@ TEST(HttpStream, ChunksLeaveAsTheyAreWritten) {
     client.send(get("/"));
     const auto reply = mail.next().reply;
     reply->begin_stream(200, "text/event-stream", {{"Cache-Control", "no-cache"}});
-    const Answer head = client.receive_head();
+    const HttpAnswer head = client.receive_head();
     EXPECT_EQ(head.header("content-type"), "text/event-stream");
     EXPECT_EQ(head.header("cache-control"), "no-cache");
     EXPECT_EQ(head.header("transfer-encoding"), "chunked");
@@ -47,7 +47,7 @@ TEST(HttpStream, AnUnfinishedStreamIsCut) {
     reply->begin_stream(200, "text/plain");
     reply->write("half");
   }
-  const Answer answer = client.receive();
+  const HttpAnswer answer = client.receive();
   EXPECT_EQ(answer.body, "half");
   EXPECT_FALSE(answer.complete);
 }
@@ -80,7 +80,7 @@ TEST(HttpStream, ThreeHundredAtOnce) {
   std::string want;
   for (int piece = 0; piece < kPieces; ++piece) want += "token " + std::to_string(piece) + "\n";
   for (Client& client : clients) {
-    const Answer answer = client.receive();
+    const HttpAnswer answer = client.receive();
     EXPECT_TRUE(answer.complete);
     EXPECT_EQ(answer.body, want);
   }

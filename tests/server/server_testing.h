@@ -34,7 +34,7 @@ using std::chrono::milliseconds;
 // How long something that must happen may take; far more than it does, also under sanitizers.
 inline constexpr milliseconds kPatience{20'000};
 
-struct Answer {
+struct HttpAnswer {
   int status = 0;
   std::map<std::string, std::string> headers;  // names in lower case
   std::string body;
@@ -110,8 +110,8 @@ class Client {
   }
 
   // The next answer. Status 0: none came.
-  Answer receive(bool to_head = false) {
-    Answer answer;
+  HttpAnswer receive(bool to_head = false) {
+    HttpAnswer answer;
     size_t head = 0;
     while ((head = in_.find("\r\n\r\n")) == std::string::npos) {
       if (!receive_more()) return answer;
@@ -135,7 +135,7 @@ class Client {
     return answer;
   }
 
-  Answer ask(std::string_view bytes) {
+  HttpAnswer ask(std::string_view bytes) {
     send(bytes);
     return receive();
   }
@@ -148,7 +148,7 @@ class Client {
     if (!take(n, chunk) || !take_line(end) || n == 0) return std::nullopt;
     return chunk;
   }
-  Answer receive_head() { return receive(true); }
+  HttpAnswer receive_head() { return receive(true); }
 
   // The server has closed, or does before `patience` is over; what it sends until then is ignored.
   bool closed(milliseconds patience = kPatience) {
@@ -175,7 +175,7 @@ class Client {
   }
 
  private:
-  static void read_head(const std::string& head, Answer& answer) {
+  static void read_head(const std::string& head, HttpAnswer& answer) {
     answer.status = std::atoi(head.c_str() + std::min(head.size(), head.find(' ')));
     for (size_t at = head.find("\r\n") + 2; at < head.size();) {
       const size_t end = head.find("\r\n", at), colon = head.find(": ", at);
