@@ -1,0 +1,65 @@
+// What runs programs: a PJRT plugin, or the interpreter.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/xla/program.h"
+
+namespace adder::xla {
+
+// An array in the memory of an executor. Made by Executor::upload and Executable::run.
+class Array {
+ public:
+  virtual ~Array() = default;
+  const Type& type() const { return type_; }
+
+ protected:
+  explicit Array(Type type) : type_(std::move(type)) {}
+
+ private:
+  Type type_;
+};
+using ArrayPtr = std::shared_ptr<Array>;
+
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Enqueues the program. The arrays of donated arguments must not be used afterwards. Results may
+  // not be ready when this returns; Executor::download waits for them. Throws Error(kIo) where the
+  // device fails or has no memory left, with what the plugin says.
+  virtual std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) = 0;
+};
+
+struct MemoryUse {
+  int64_t used = 0, limit = 0;  // bytes; limit 0: not known
+};
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual std::string description() const = 0;  // "xla, <plugin>, <device>"
+  virtual ArrayPtr upload(Type type, std::span<const std::byte> bytes) = 0;
+  // Waits for the array and copies it out, whole. Throws as Executable::run.
+  virtual void download(Array& array, std::span<std::byte> bytes) = 0;
+  virtual std::unique_ptr<Executable> compile(const Program& program) = 0;
+  virtual std::optional<MemoryUse> memory() const { return std::nullopt; }
+  // Programs that compile() has compiled, and those that it has taken from the disk instead.
+  virtual int64_t compiled() const = 0;
+  virtual int64_t from_cache() const = 0;
+};
+
+// Runs programs one operation after another on the CPU in the order in which they are written:
+// slow, and independent of any plugin. For tests, and as `--device xla:interpreter`.
+std::unique_ptr<Executor> make_interpreter();
+
+// name: a file; or the name of a plugin to be found: "cpu", "cuda", "tpu"; or empty for
+// ADDER_PJRT_PLUGIN, else the first that is found. Throws Error(kUnsupported), one line that says
+// what was looked for and where, or which version was expected and found.
+std::unique_ptr<Executor> make_pjrt_executor(std::string_view name);
+
+}  // namespace adder::xla
