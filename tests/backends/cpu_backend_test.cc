@@ -14,6 +14,7 @@
 #include "backends/cpu/context.h"
 #include "backends/cpu/ops.h"
 #include "core/error.h"
+#include "testing/targets.h"
 
 namespace adder {
 namespace {
@@ -173,11 +174,8 @@ TEST_P(CpuNorm, RowsAreIndependent) {
   }
 }
 
-std::string isa_name(const ::testing::TestParamInfo<std::string>& param) {
-  return param.param;
-}
-
-INSTANTIATE_TEST_SUITE_P(AllIsas, CpuNorm, ::testing::ValuesIn(cpu_isas()), isa_name);
+INSTANTIATE_TEST_SUITE_P(AllIsas, CpuNorm, ::testing::ValuesIn(cpu_isas()),
+                         adder::testing::isa_name);
 
 }  // namespace
 }  // namespace adder

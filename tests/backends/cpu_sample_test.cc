@@ -7,9 +7,11 @@
 #include <random>
 #include <vector>
 
+#include "backends/cpu/cpu_backend.h"
 #include "backends/cpu/ops.h"
 #include "backends/registry.h"
 #include "core/error.h"
+#include "testing/targets.h"
 
 namespace adder {
 namespace {
@@ -156,17 +158,8 @@ TEST_P(CpuSample, PaddingIsNeverLookedAt) {
   }
 }
 
-std::vector<std::string> isa_names() {
-  std::vector<std::string> names;
-  for (const Isa& isa : runnable_isas()) names.emplace_back(isa.name);
-  return names;
-}
-
-std::string test_name(const ::testing::TestParamInfo<std::string>& param) {
-  return param.param;
-}
-
-INSTANTIATE_TEST_SUITE_P(AllIsas, CpuSample, ::testing::ValuesIn(isa_names()), test_name);
+INSTANTIATE_TEST_SUITE_P(AllIsas, CpuSample, ::testing::ValuesIn(cpu_isas()),
+                         adder::testing::isa_name);
 
 }  // namespace
 }  // namespace adder

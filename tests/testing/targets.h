@@ -73,6 +73,10 @@ inline std::string target_name(const ::testing::TestParamInfo<Target>& info) {
   return name;
 }
 
+inline std::string isa_name(const ::testing::TestParamInfo<std::string>& info) {
+  return info.param;
+}
+
 class BackendTest : public ::testing::TestWithParam<Target> {
  protected:
   // The definition of right, and the one under test.
