@@ -31,6 +31,10 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
         return {};
       })
       ->capture_default_str();
+  add_thread_options(command, options);
+}
+
+void add_thread_options(CLI::App& command, ModelOptions& options) {
   command.add_option("--threads", options.threads, "Compute threads; 0: one per CPU available")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

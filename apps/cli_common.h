@@ -24,6 +24,7 @@ struct ModelOptions {
 
 // --device, --threads, --no-pin, --block; the MODEL argument is the command's own.
 void add_engine_options(CLI::App& command, ModelOptions& options);
+void add_thread_options(CLI::App& command, ModelOptions& options);  // the same without --device
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
 
 // Tells on stderr when the stored tuning could not be used.

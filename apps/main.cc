@@ -45,6 +45,7 @@ int main(int argc, char** argv) {
   adder::add_bench(app);
   adder::add_roofline(app);
   adder::add_tune(app);
+  adder::add_validate(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -35,6 +35,29 @@ class Measure(unittest.TestCase):
     def is_rate(self, value):
         self.assertTrue(math.isfinite(value) and value > 0, value)
 
+    # validate
+
+    def test_validate_says_how_far_devices_are_apart(self):
+        out, err = adder("validate", "--devices", "ref,cpu", "--text", "The river runs", "--greedy", 8,
+                         "--threads", 1, "--json")
+        self.assertEqual(err, "")
+        result = json.loads(out)
+        self.assertEqual(result["greedy_tokens"], 8)
+        ref, cpu = result["devices"]
+        self.assertEqual([ref["device"], cpu["device"]], ["ref", "cpu"])
+        for device in (ref, cpu):
+            self.assertTrue(device["passed"], device)
+            self.assertIsNone(device["first_other_token"])
+        self.assertEqual(ref["logits"], {"relative": 0.0, "absolute": 0.0})
+        self.assertGreater(cpu["logits"]["absolute"], 0)
+
+    def test_validate_fails_beyond_its_bounds(self):
+        out, err = adder("validate", "--greedy", 2, "--relative", "1e-12", "--tokens", "5,6,7", expect=1)
+        self.assertIn("FAILED", out)
+        self.assertEqual(err, "error: validate: beyond the bounds: cpu\n")
+        _, err = adder("validate", "--devices", "gpu", "--tokens", "5,6", expect=1)
+        self.assertIn("device: expected one of", err)
+
     # bench
 
     def test_bench_json_has_the_documented_fields(self):
