@@ -1,6 +1,7 @@
 // What the backend tests run on: every backend of this build, and the CPU one with every
 // instruction set that this machine can run. In the program of tests/cuda it is the CUDA backend
-// under the emulator, and the GPU if there is one.
+// under the emulator, and the GPU if there is one; in that of tests/xla the XLA backend on its
+// interpreter.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,13 +55,16 @@ inline std::vector<Target> all_targets() {
   targets.push_back({"emulator", ""});
   if (has_gpu()) targets.push_back({"cuda", ""});
   return targets;
+#elif defined(ADDER_XLA_CONTRACT)
+  targets.push_back({"xla:interpreter", ""});
+  return targets;
 #endif
   for (const std::string& backend : available_backends()) {
     if (backend == "cpu") {
       for (const std::string& isa : cpu_isas()) targets.push_back({backend, isa});
       continue;
     }
-    if (backend != "cuda") targets.push_back({backend, ""});
+    if (backend != "cuda" && backend != "xla") targets.push_back({backend, ""});
   }
   return targets;
 }
