@@ -82,6 +82,8 @@ class BackendTest : public ::testing::TestWithParam<Target> {
   // The definition of right, and the one under test.
   std::unique_ptr<Backend> ref_ = make_backend("ref");
   std::unique_ptr<Backend> backend_ = GetParam().make();
+
+  static bool takes_block_formats() { return !GetParam().backend.starts_with("xla"); }
 };
 
 }  // namespace adder::testing

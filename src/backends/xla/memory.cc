@@ -142,6 +142,14 @@ Storage* Memory::find(uintptr_t base) {
   return found == storages_.end() ? nullptr : &found->second;
 }
 
+bool Memory::contains(const void* data) const {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const auto next = storages_.upper_bound(address);
+  if (next == storages_.begin()) return false;
+  const Storage& storage = std::prev(next)->second;
+  return address < storage.base + storage.bytes;
+}
+
 Storage& Memory::storage_of(const Tensor& tensor, View* view) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.data);
   auto next = storages_.upper_bound(address);

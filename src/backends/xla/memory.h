@@ -75,6 +75,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Buffer allocate(size_t bytes);
   // Throws Error(kBadInput) for memory of somebody else, or where the tensor reaches out of it.
   Storage& storage_of(const Tensor& tensor, View* view);
+  bool contains(const void* data) const;
   Storage* find(uintptr_t base);  // null: freed meanwhile
 
  private:

@@ -107,6 +107,7 @@ class Recorder {
   Ref piece_ref(Piece& piece);
   Ref load_view(Storage& storage, const View& view, int64_t rows);
   Ref extract(Piece& piece, const View& view, int64_t rows);
+  Ref zeros_value(Element element, int64_t rows, int64_t cols);
   Ref resize_rows(Ref value, int64_t rows);
   Ref rectangle(Ref value, Place place, int64_t rows, int64_t cols);
   void store_view(Storage& storage, const View& view, Ref value);

@@ -82,11 +82,20 @@ Ref Recorder::load_view(Storage& storage, const View& view, int64_t rows) {
     if (piece.view.dense() && covers(piece.view, view)) return extract(piece, view, rows);
     throw Unsettled{storage.base, view.element};
   }
-  return append(TapeOp::kZeros, {}, {static_cast<int64_t>(view.element), rows, view.cols},
-                {view.element, rows, view.cols});
+  return zeros_value(view.element, rows, view.cols);
+}
+
+Ref Recorder::zeros_value(Element element, int64_t rows, int64_t cols) {
+  return append(TapeOp::kZeros, {}, {static_cast<int64_t>(element), rows, cols},
+                {element, rows, cols});
 }
 
 Ref Recorder::load(const Tensor& tensor, int64_t rows) {
+  if (tensor.size() == 0) {  // perhaps without memory
+    const int64_t have = tensor.rank >= 2 ? tensor.dim(0) : 1;
+    return zeros_value(element_of(tensor.dtype), rows < 0 ? have : rows,
+                       have == 0 ? 0 : tensor.size() / have);
+  }
   View view;
   Storage& storage = memory_->storage_of(tensor, &view);
   return load_view(storage, view, rows < 0 ? view.rows : rows);
@@ -267,6 +276,7 @@ void Recorder::set_slot(const Tensor& state, int32_t from, int32_t to) {
 }
 
 Tensor Recorder::import(const Tensor& host, Buffer* owner) {
+  if (memory_->contains(host.data)) return host;  // here already
   const Element element = element_of(host.dtype);
   const auto width = element_bytes(element);
   const int64_t rows = host.rank >= 2 ? host.dim(0) : 1, cols = rows == 0 ? 0 : host.size() / rows;
