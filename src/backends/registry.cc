@@ -89,7 +89,8 @@ std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {
   const DeviceName asked = parse_device(device);
   if (asked.backend == "xla")
-    fail(ErrorCode::kUnsupported, "device: {}: the machine is probed for cpu and cuda only", device);
+    fail(ErrorCode::kUnsupported, "device: {}: the machine is probed for cpu and cuda only",
+         device);
 #ifdef ADDER_HAVE_CUDA
   if (asked.backend == "cuda") return cuda::make_probe(asked.index);
 #endif

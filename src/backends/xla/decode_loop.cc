@@ -97,7 +97,8 @@ class XlaDecodeLoop final : public DecodeLoop {
     const auto recent = static_cast<size_t>(shape_.recent);
     const auto limit = static_cast<size_t>(shape_.vocab_limit);
     std::vector<int32_t> token(n), slot(n, -1), remaining(n), place(n), length(n), top_k(n, 1);
-    std::vector<int32_t> ring(n * recent, -1), counts(recent > 0 ? n * limit : 0), stop(n * stops, -1);
+    std::vector<int32_t> ring(n * recent, -1), counts(recent > 0 ? n * limit : 0),
+        stop(n * stops, -1);
     std::vector<uint64_t> index(n), top_p(n), seed(n);
     std::vector<float> penalty(n, 1.0f), temperature(n, 0.0f), min_p(n);
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -130,7 +131,8 @@ class XlaDecodeLoop final : public DecodeLoop {
     };
     kept_ = {vector(Element::kI32, token), vector(Element::kI32, slot),
              vector(Element::kI32, remaining), vector(Element::kU64, index)};
-    options_ = {make(Element::kI32, {shape_.rows, shape_.stop_ids}, std::as_bytes(std::span(stop)))};
+    options_ = {
+        make(Element::kI32, {shape_.rows, shape_.stop_ids}, std::as_bytes(std::span(stop)))};
     if (recent > 0) {
       kept_.push_back(
           make(Element::kI32, {shape_.rows, shape_.recent}, std::as_bytes(std::span(ring))));
@@ -150,8 +152,9 @@ class XlaDecodeLoop final : public DecodeLoop {
   }
 
   Executable& program() {
-    std::vector<int64_t> key = {-1,           shape_.rows,   shape_.steps, shape_.vocab_limit,
-                                shape_.stop_ids, shape_.recent, shape_.draws, logits_};
+    std::vector<int64_t> key = {
+        -1,           shape_.rows, shape_.steps, shape_.vocab_limit, shape_.stop_ids, shape_.recent,
+        shape_.draws, logits_};
     for (const Recorder::State& state : step_.states)
       key.insert(key.end(), {state.before, state.after});
     const auto words = step_.tape.words();
@@ -195,14 +198,14 @@ class XlaDecodeLoop final : public DecodeLoop {
   Recorder::Capture step_;
   std::vector<ArrayPtr> kept_, options_;
   std::vector<int32_t> ids_, chosen_;
-  int64_t pending_ = 0;           // steps that have not been run
+  int64_t pending_ = 0;          // steps that have not been run
   int64_t next_ = 0, done_ = 0;  // of those that have
 };
 
 }  // namespace
 
-std::unique_ptr<DecodeLoop> make_decode_loop(XlaBackend& backend, int64_t rows,
-                                             int64_t vocab_limit, const DecodeStep& step) {
+std::unique_ptr<DecodeLoop> make_decode_loop(XlaBackend& backend, int64_t rows, int64_t vocab_limit,
+                                             const DecodeStep& step) {
   ADDER_CHECK(rows >= 1, "decode_loop: rows: expected at least 1, got {}", rows);
   return std::make_unique<XlaDecodeLoop>(backend, rows, vocab_limit, step);
 }

@@ -66,9 +66,7 @@ class DecodeProgram {
   Value u64(uint64_t v) { return b_.constant(Element::kU64, v); }
   Value over(Value v, std::vector<int64_t> shape) { return b_.broadcast(v, std::move(shape), {0}); }
 
-  Value is_active(Value slot) {
-    return b_.compare(Comparison::kGe, slot, b_.constant(int32_t{0}));
-  }
+  Value is_active(Value slot) { return b_.compare(Comparison::kGe, slot, b_.constant(int32_t{0})); }
 
   Value goes_on(std::span<const Value> c) {
     return b_.binary(Opcode::kAnd, b_.compare(Comparison::kLt, c[0], steps_),
@@ -87,8 +85,8 @@ class DecodeProgram {
   // uniform_at(seed, index), in units of 2^-32.
   Value uniform(Value index) {
     constexpr uint64_t kStep = 0x9e3779b97f4a7c15u;
-    const Value bits = mix(b_.add(mix(b_.add(seed_, u64(kStep))),
-                                  b_.multiply(b_.add(index, u64(1)), u64(kStep))));
+    const Value bits =
+        mix(b_.add(mix(b_.add(seed_, u64(kStep))), b_.multiply(b_.add(index, u64(1)), u64(kStep))));
     return b_.binary(Opcode::kShiftLeft, b_.binary(Opcode::kShiftRightLogical, bits, u64(40)),
                      u64(8));
   }
@@ -107,8 +105,7 @@ class DecodeProgram {
     SampleValues options = options_;
     if (s_.recent > 0) options.penalised = b_.compare(Comparison::kGt, c[7], none);
     if (s_.draws) options.uniform = uniform(c[4]);
-    const Value ids =
-        choose_ids(b_, values[static_cast<size_t>(logits_)], s_.vocab_limit, options);
+    const Value ids = choose_ids(b_, values[static_cast<size_t>(logits_)], s_.vocab_limit, options);
 
     std::vector<Value> next = {b_.add(c[0], one)};
     const Value remaining = b_.subtract(c[3], one);
@@ -138,20 +135,21 @@ class DecodeProgram {
     const std::vector<int64_t> ring_shape = {s_.rows, s_.recent};
     const std::vector<int64_t> vocab = {s_.rows, s_.vocab_limit};
     // A row that keeps no ids has a ring of length 0.
-    const Value keeps = b_.binary(Opcode::kAnd, chosen,
-                                  b_.compare(Comparison::kGt, ring_length_, none));
-    const Value here = b_.binary(
-        Opcode::kAnd, over(keeps, ring_shape),
-        b_.compare(Comparison::kEq, b_.iota({Element::kI32, ring_shape}, 1), over(place, ring_shape)));
+    const Value keeps =
+        b_.binary(Opcode::kAnd, chosen, b_.compare(Comparison::kGt, ring_length_, none));
+    const Value here =
+        b_.binary(Opcode::kAnd, over(keeps, ring_shape),
+                  b_.compare(Comparison::kEq, b_.iota({Element::kI32, ring_shape}, 1),
+                             over(place, ring_shape)));
     const Value oldest = b_.reduce(Reducer::kMaximum, b_.select(here, ring, missing), {1});
     const Value newest = b_.select(keeps, ids, missing);
     const auto count_of = [&](Value id) {
-      const Value is = b_.compare(Comparison::kEq, b_.iota({Element::kI32, vocab}, 1), over(id, vocab));
+      const Value is =
+          b_.compare(Comparison::kEq, b_.iota({Element::kI32, vocab}, 1), over(id, vocab));
       return b_.select(is, b_.fill(one, vocab), none);
     };
     const Value moved = b_.add(place, one);
-    const Value wrapped =
-        b_.select(b_.compare(Comparison::kGe, moved, ring_length_), none, moved);
+    const Value wrapped = b_.select(b_.compare(Comparison::kGe, moved, ring_length_), none, moved);
     next.push_back(b_.select(here, over(ids, ring_shape), ring));
     next.push_back(b_.select(keeps, wrapped, place));
     next.push_back(b_.subtract(b_.add(counts, count_of(newest)), count_of(oldest)));

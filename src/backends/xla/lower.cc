@@ -22,8 +22,8 @@ std::vector<TapeArgument> tape_arguments(std::span<const int64_t> tape) {
     const TapeEntry entry = read_tape(tape, at, next);
     if (entry.op != TapeOp::kArgument) continue;
     const auto shape = entry.attributes.subspan(1);
-    arguments.push_back({entry.first,
-                         {static_cast<Element>(entry.attributes[0]), {shape.begin(), shape.end()}}});
+    arguments.push_back(
+        {entry.first, {static_cast<Element>(entry.attributes[0]), {shape.begin(), shape.end()}}});
   }
   return arguments;
 }

@@ -10,7 +10,11 @@ namespace {
 class Convolution {
  public:
   explicit Convolution(const Lowering& l)
-      : b_(l.b), weight_(l.in[1]), bias_(l.in[2]), taps_(l.rows(1)), channels_(l.cols(1)),
+      : b_(l.b),
+        weight_(l.in[1]),
+        bias_(l.in[2]),
+        taps_(l.rows(1)),
+        channels_(l.cols(1)),
         silu_(l.flag(0)) {}
 
   // The state is the newest taps - 1 inputs, side by side.
@@ -38,8 +42,8 @@ class Convolution {
  private:
   Value sum(const std::vector<Value>& inputs) {
     const int64_t rows = b_.type(inputs[0]).shape[0];
-    Value total = bias_ == kNoValue ? b_.fill(zero(b_), {rows, channels_})
-                                    : as_rows(b_, bias_, rows);
+    Value total =
+        bias_ == kNoValue ? b_.fill(zero(b_), {rows, channels_}) : as_rows(b_, bias_, rows);
     for (int64_t k = 0; k < taps_; ++k) {
       const Value tap = as_rows(b_, b_.slice_axis(weight_, 0, k, 1), rows);
       total = b_.add(total, b_.multiply(tap, inputs[static_cast<size_t>(k)]));
@@ -58,11 +62,14 @@ class Convolution {
 std::vector<Value> lower_conv(const Lowering& l) {
   Convolution conv(l);
   SequenceOp op;
-  op.step = [&](const std::vector<Value>& rows, Value states) { return conv.step(rows[0], states); };
+  op.step = [&](const std::vector<Value>& rows, Value states) {
+    return conv.step(rows[0], states);
+  };
   op.many = [&](const std::vector<Value>& rows, Value state, Value valid) {
     return conv.many(rows[0], state, valid);
   };
-  auto out = lower_sequences(l.b, l.attributes.subspan(1), {l.in[0]}, l.in[3], l.in[4], l.in[5], op);
+  auto out =
+      lower_sequences(l.b, l.attributes.subspan(1), {l.in[0]}, l.in[3], l.in[4], l.in[5], op);
   if (out[0] == kNoValue) out[0] = l.b.fill(zero(l.b), {l.rows(0), l.cols(0)});
   return out;
 }

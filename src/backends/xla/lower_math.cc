@@ -28,8 +28,8 @@ Value cumulative_sum(Builder& b, Value v, int64_t axis) {
   for (int64_t step = 1; step < length; step *= 2) {
     std::vector<int64_t> low(type.shape.size()), high(type.shape.size());
     low[static_cast<size_t>(axis)] = step;
-    const Value shifted = b.pad(b.slice_axis(v, axis, 0, length - step),
-                                b.constant(type.element, 0), low, high);
+    const Value shifted =
+        b.pad(b.slice_axis(v, axis, 0, length - step), b.constant(type.element, 0), low, high);
     v = b.add(v, shifted);
   }
   return v;

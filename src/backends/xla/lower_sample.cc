@@ -46,30 +46,28 @@ Value sample_drawn(Builder& b, Value logits, const SampleValues& o) {
   // Rows of temperature 0 are not drawn; they must only not divide by it.
   const Value is_greedy = b.compare(Comparison::kEq, o.temperature, zero(b));
   const Value temperature = b.select(is_greedy, b.constant(1.0f), o.temperature);
-  const Value weight = b.unary(
-      Opcode::kExponential,
-      b.divide(b.subtract(order[0], over(largest)), over(temperature)));
+  const Value weight = b.unary(Opcode::kExponential,
+                               b.divide(b.subtract(order[0], over(largest)), over(temperature)));
   const Value first = b.compare(Comparison::kEq, place, b.constant(int32_t{0}));
   const Value in_top = b.compare(Comparison::kLt, place, over(o.top_k));
   const Value no_units = sample_u64(b, 0);
-  const Value units = b.select(
-      in_top, b.convert(b.multiply(weight, b.constant(0x1p40f)), Element::kU64), no_units);
+  const Value units =
+      b.select(in_top, b.convert(b.multiply(weight, b.constant(0x1p40f)), Element::kU64), no_units);
   const Value sums = cumulative_sum(b, units, 1);
   const Value total = b.reduce(Reducer::kAdd, units, {1});
   const Value before = b.subtract(sums, units);
   const Value in_nucleus =
       b.compare(Comparison::kLt, before, over(sample_share(b, o.top_p, total)));
   const Value likely = b.compare(Comparison::kGe, weight, over(o.min_p));
-  const Value kept = b.binary(
-      Opcode::kOr, first,
-      b.binary(Opcode::kAnd, in_top, b.binary(Opcode::kAnd, in_nucleus, likely)));
+  const Value kept =
+      b.binary(Opcode::kOr, first,
+               b.binary(Opcode::kAnd, in_top, b.binary(Opcode::kAnd, in_nucleus, likely)));
   const Value left = b.reduce(Reducer::kAdd, b.select(kept, units, no_units), {1});
   // What is kept is the front of the order, so its sums are those of all.
-  const Value exceeds =
-      b.compare(Comparison::kGt, sums, over(sample_share(b, o.uniform, left)));
-  const Value chosen = b.reduce(
-      Reducer::kMinimum,
-      b.select(exceeds, place, b.constant(static_cast<int32_t>(shape[1] - 1))), {1});
+  const Value exceeds = b.compare(Comparison::kGt, sums, over(sample_share(b, o.uniform, left)));
+  const Value chosen =
+      b.reduce(Reducer::kMinimum,
+               b.select(exceeds, place, b.constant(static_cast<int32_t>(shape[1] - 1))), {1});
   const Value is_chosen = b.compare(Comparison::kEq, place, over(chosen));
   const Value id =
       b.reduce(Reducer::kMaximum, b.select(is_chosen, order[1], b.constant(int32_t{0})), {1});
@@ -87,16 +85,16 @@ Value choose_ids(Builder& b, Value logits, int64_t vocab_limit, const SampleValu
   const std::vector<int64_t> shape = b.type(v).shape;
   const Value is_nan = b.compare(Comparison::kNe, v, v);
   const Value largest = b.reduce(Reducer::kMaximum, b.select(is_nan, zero(b), v), {1});
-  const Value finite =
-      b.binary(Opcode::kAnd, b.unary(Opcode::kIsFinite, largest),
-               b.unary(Opcode::kNot, b.reduce(Reducer::kOr, is_nan, {1})));
+  const Value finite = b.binary(Opcode::kAnd, b.unary(Opcode::kIsFinite, largest),
+                                b.unary(Opcode::kNot, b.reduce(Reducer::kOr, is_nan, {1})));
   if (options.penalised != kNoValue) {
     const Value penalty = sample_over(b, options.penalty, shape);
     const Value lower = b.select(b.compare(Comparison::kGt, v, zero(b)), b.divide(v, penalty),
                                  b.multiply(v, penalty));
     v = b.select(options.penalised, lower, v);
   }
-  const Value ids = options.temperature == kNoValue ? sample_greedy(b, v) : sample_drawn(b, v, options);
+  const Value ids =
+      options.temperature == kNoValue ? sample_greedy(b, v) : sample_drawn(b, v, options);
   return b.select(finite, ids, b.constant(kDecodeNotFinite));
 }
 

@@ -20,8 +20,8 @@ struct SampleValues {
 
 // (R) i32: the id of each row of logits (R, vocab), or kDecodeNotFinite.
 //
-// Weights are float32, exp((logit - largest) / temperature). From there on they are counted in units
-// of 2^-40 in 64-bit integers: sums have no order, and their thresholds no rounding.
+// Weights are float32, exp((logit - largest) / temperature). From there on they are counted in
+// units of 2^-40 in 64-bit integers: sums have no order, and their thresholds no rounding.
 Value choose_ids(Builder& b, Value logits, int64_t vocab_limit, const SampleValues& options);
 
 uint64_t in_units(float fraction);  // of 2^-32

@@ -48,9 +48,8 @@ class SelectiveScan {
             ys.push_back(y);
             h = next;
           }
-          return std::vector<Value>{
-              b_.add(c[0], b_.constant(static_cast<int32_t>(kScanUnroll))), h,
-              b_.dynamic_update(c[2], b_.concatenate(ys, 0), {c[0], none})};
+          return std::vector<Value>{b_.add(c[0], b_.constant(static_cast<int32_t>(kScanUnroll))), h,
+                                    b_.dynamic_update(c[2], b_.concatenate(ys, 0), {c[0], none})};
         });
     return {finish(carried[2], rows), carried[1]};
   }
@@ -65,9 +64,8 @@ class SelectiveScan {
   // (n, groups * d_state) to (n, d_state, d_inner): each channel has the value of its group.
   Value spread(Value v, int64_t n) {
     const Value by_state = b_.transpose(b_.reshape(v, {n, groups_, d_state_}), {0, 2, 1});
-    return b_.reshape(
-        b_.broadcast(by_state, {n, d_state_, groups_, d_inner_ / groups_}, {0, 1, 2}),
-        {n, d_state_, d_inner_});
+    return b_.reshape(b_.broadcast(by_state, {n, d_state_, groups_, d_inner_ / groups_}, {0, 1, 2}),
+                      {n, d_state_, d_inner_});
   }
 
   // One token of each of n sequences.
@@ -103,9 +101,9 @@ std::vector<Value> lower_selective_scan(const Lowering& l) {
   op.many = [&](const std::vector<Value>& rows, Value state, Value valid) {
     return scan.many(rows, state, valid);
   };
-  auto out = lower_sequences(l.b, l.attributes.subspan(2),
-                             {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]}, l.in[8], l.in[9],
-                             l.in[10], op);
+  auto out =
+      lower_sequences(l.b, l.attributes.subspan(2), {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]},
+                      l.in[8], l.in[9], l.in[10], op);
   if (out[0] == kNoValue) out[0] = l.b.fill(zero(l.b), {l.rows(0), l.cols(0)});
   return out;
 }

@@ -58,10 +58,9 @@ class Sequences {
       if (length > 0 && sequences[2 * i + 1] != 0) {
         const Value slot = slot_of(static_cast<int64_t>(i));
         const Value before = take(state, slot);
-        const auto [out, after] =
-            length == 1 ? op_.step(cut(begin, 1, 1), before)
-                        : op_.many(cut(begin, length, bucket(length)), before,
-                                   b_.constant(static_cast<int32_t>(length)));
+        const auto [out, after] = length == 1 ? op_.step(cut(begin, 1, 1), before)
+                                              : op_.many(cut(begin, length, bucket(length)), before,
+                                                         b_.constant(static_cast<int32_t>(length)));
         outs[i] = b_.slice_axis(out, 0, 0, length);
         width = b_.type(out).shape[1];
         state = put(state, after, slot);
@@ -82,9 +81,7 @@ class Sequences {
   }
 
  private:
-  Value slot_of(int64_t sequence) {
-    return b_.reshape(b_.slice_axis(slots_, 0, sequence, 1), {});
-  }
+  Value slot_of(int64_t sequence) { return b_.reshape(b_.slice_axis(slots_, 0, sequence, 1), {}); }
   Value take(Value state, Value slot) {
     const int64_t elements = b_.type(state).shape[1];
     return b_.dynamic_slice(state, {slot, b_.constant(int32_t{0})}, {1, elements});

@@ -19,8 +19,13 @@ constexpr int64_t kSsdRows = kSsdChunkAlign;
 class Ssd {
  public:
   explicit Ssd(const Lowering& l)
-      : l_(l), b_(l.b), heads_(l.attributes[0]), headdim_(l.attributes[1]), groups_(l.attributes[2]),
-        d_state_(l.attributes[3]), per_group_(heads_ / groups_) {}
+      : l_(l),
+        b_(l.b),
+        heads_(l.attributes[0]),
+        headdim_(l.attributes[1]),
+        groups_(l.attributes[2]),
+        d_state_(l.attributes[3]),
+        per_group_(heads_ / groups_) {}
 
   SequenceOp::Result step(const std::vector<Value>& rows, Value states) {
     const int64_t n = b_.type(rows[0]).shape[0];
@@ -29,12 +34,12 @@ class Ssd {
     const Value decay = exp2(b_, b_.multiply(dt, as_rows(b_, l_.in[2], n)));
     const Value x = b_.reshape(rows[0], {n, heads_, headdim_});
     const Value dtx = b_.multiply(b_.broadcast(dt, {n, heads_, headdim_}, {0, 1}), x);
-    const Value added =
-        b_.multiply(b_.broadcast(dtx, shape, {0, 1, 2}), b_.broadcast(per_head(rows[2]), shape, {0, 1, 3}));
-    const Value S = b_.add(
-        b_.multiply(b_.broadcast(decay, shape, {0, 1}), b_.reshape(states, shape)), added);
-    const Value y =
-        b_.reduce(Reducer::kAdd, b_.multiply(b_.broadcast(per_head(rows[3]), shape, {0, 1, 3}), S), {3});
+    const Value added = b_.multiply(b_.broadcast(dtx, shape, {0, 1, 2}),
+                                    b_.broadcast(per_head(rows[2]), shape, {0, 1, 3}));
+    const Value S =
+        b_.add(b_.multiply(b_.broadcast(decay, shape, {0, 1}), b_.reshape(states, shape)), added);
+    const Value y = b_.reduce(
+        Reducer::kAdd, b_.multiply(b_.broadcast(per_head(rows[3]), shape, {0, 1, 3}), S), {3});
     return {finish(b_.reshape(y, {n, heads_ * headdim_}), rows),
             b_.reshape(S, {n, heads_ * headdim_ * d_state_})};
   }
@@ -91,8 +96,8 @@ class Ssd {
     constexpr int64_t kQ = kSsdRows;
     const std::vector<int64_t> square = {heads_, kQ, kQ};
     const Value by_head = b_.transpose(dt, {1, 0});  // (heads, rows)
-    const Value decays = b_.multiply(
-        by_head, b_.broadcast(b_.reshape(l_.in[2], {heads_}), {heads_, kQ}, {0}));
+    const Value decays =
+        b_.multiply(by_head, b_.broadcast(b_.reshape(l_.in[2], {heads_}), {heads_, kQ}, {0}));
     const Value t = b_.iota({Element::kI32, square}, 1), s = b_.iota({Element::kI32, square}, 2);
     const Value later = b_.select(b_.compare(Comparison::kGt, t, s),
                                   b_.broadcast(decays, square, {0, 1}), zero(b_));
@@ -104,8 +109,8 @@ class Ssd {
     const Value b3 = b_.reshape(B, {kQ, groups_, d_state_});
     const Value c3 = b_.reshape(C, {kQ, groups_, d_state_});
     const Value cb = b_.dot(c3, b3, {{1}, {1}, {2}, {2}});  // (groups, t, s)
-    const Value cb_heads = b_.reshape(
-        b_.broadcast(cb, {groups_, per_group_, kQ, kQ}, {0, 2, 3}), square);
+    const Value cb_heads =
+        b_.reshape(b_.broadcast(cb, {groups_, per_group_, kQ, kQ}, {0, 2, 3}), square);
     const Value dtx = b_.multiply(b_.broadcast(dt, {kQ, heads_, headdim_}, {0, 1}),
                                   b_.reshape(x, {kQ, heads_, headdim_}));
     // (heads, t, headdim)
@@ -117,13 +122,14 @@ class Ssd {
         b_.transpose(b_.reshape(carried, {groups_, kQ, per_group_, headdim_}), {0, 2, 1, 3}),
         {heads_, kQ, headdim_});
     const std::vector<int64_t> rows = {heads_, kQ, headdim_};
-    const Value y = b_.add(within, b_.multiply(b_.broadcast(since_start, rows, {0, 1}), from_state));
+    const Value y =
+        b_.add(within, b_.multiply(b_.broadcast(since_start, rows, {0, 1}), from_state));
 
     const Value weighted = b_.multiply(
         dtx, b_.broadcast(b_.transpose(to_end, {1, 0}), {kQ, heads_, headdim_}, {0, 1}));
     // (groups, per group * headdim, d_state)
-    const Value added =
-        b_.dot(b_.reshape(weighted, {kQ, groups_, per_group_ * headdim_}), b3, {{1}, {1}, {0}, {0}});
+    const Value added = b_.dot(b_.reshape(weighted, {kQ, groups_, per_group_ * headdim_}), b3,
+                               {{1}, {1}, {0}, {0}});
     const Value last = b_.reshape(b_.slice_axis(since_start, 1, kQ - 1, 1), {heads_});
     const std::vector<int64_t> state = {heads_, headdim_, d_state_};
     const Value next =
@@ -155,9 +161,9 @@ std::vector<Value> lower_ssd(const Lowering& l) {
   op.many = [&](const std::vector<Value>& rows, Value state, Value valid) {
     return ssd.many(rows, state, valid);
   };
-  auto out = lower_sequences(l.b, l.attributes.subspan(8),
-                             {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]}, l.in[8], l.in[9],
-                             l.in[10], op);
+  auto out =
+      lower_sequences(l.b, l.attributes.subspan(8), {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]},
+                      l.in[8], l.in[9], l.in[10], op);
   if (out[0] == kNoValue) out[0] = l.b.fill(zero(l.b), {l.rows(0), l.cols(0)});
   return out;
 }

@@ -118,7 +118,8 @@ struct Memory::Header {
 
 Buffer Memory::allocate(size_t bytes) {
   const size_t length = kMemoryPage + whole_pages(bytes);
-  void* pages = ::mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* pages =
+      ::mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (pages == MAP_FAILED || ::mprotect(pages, kMemoryPage, PROT_READ | PROT_WRITE) != 0)
     fail(ErrorCode::kIo, "out of address space: {} bytes were refused", bytes);
   new (pages) Header{shared_from_this()};
@@ -153,15 +154,16 @@ bool Memory::contains(const void* data) const {
 Storage& Memory::storage_of(const Tensor& tensor, View* view) {
   const auto address = reinterpret_cast<uintptr_t>(tensor.data);
   auto next = storages_.upper_bound(address);
-  ADDER_CHECK(next != storages_.begin(), "xla: expected memory of this backend, got that of another");
+  ADDER_CHECK(next != storages_.begin(),
+              "xla: expected memory of this backend, got that of another");
   Storage& storage = std::prev(next)->second;
   const auto distance = static_cast<int64_t>(address - storage.base);
   const auto width = static_cast<int64_t>(dtype_size(tensor.dtype));
   ADDER_CHECK(address <= storage.base + storage.bytes && width > 0 && distance % width == 0,
               "xla: expected memory of this backend, got that of another");
   *view = view_of(tensor, tensor.offset + distance / width);
-  ADDER_CHECK(view->size() == 0 || (view->offset >= 0 &&
-                                    view->end() * width <= static_cast<int64_t>(storage.bytes)),
+  ADDER_CHECK(view->size() == 0 ||
+                  (view->offset >= 0 && view->end() * width <= static_cast<int64_t>(storage.bytes)),
               "xla: expected a tensor within its buffer of {} bytes, got {}", storage.bytes,
               tensor.describe());
   return storage;

@@ -4,9 +4,9 @@
 // as those of other backends; what lies there is found by the address.
 #pragma once
 
-#include <cstdint>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,9 +33,7 @@ struct View {
   std::array<int64_t, Tensor::kMaxRank> inner{}, inner_stride{};
 
   bool operator==(const View&) const = default;
-  bool dense_rows() const {
-    return inner_rank == 0 || (inner_rank == 1 && inner_stride[0] == 1);
-  }
+  bool dense_rows() const { return inner_rank == 0 || (inner_rank == 1 && inner_stride[0] == 1); }
   bool dense() const { return dense_rows() && (rows == 1 || row_stride == cols); }
   int64_t size() const { return rows * cols; }
   int64_t end() const;  // one behind the last element

@@ -70,11 +70,10 @@ Ref Recorder::argument(const ArrayPtr& array) {
   return argument(array->type(), array);
 }
 
-Ref Recorder::numbers(Element element, std::span<const std::byte> bytes, bool scalar) {
+Ref Recorder::numbers(Role role, Element element, std::span<const std::byte> bytes, bool scalar) {
   Small* small = nullptr;
   for (Small& s : small_)
-    if (s.element == element && s.scalar == scalar && std::ranges::equal(s.bytes, bytes))
-      small = &s;
+    if (s.role == role && std::ranges::equal(s.bytes, bytes)) small = &s;
   if (small != nullptr && small->epoch == epoch_) return small->ref;
   if (small == nullptr) {
     Type type{element, {}};
@@ -85,21 +84,21 @@ Ref Recorder::numbers(Element element, std::span<const std::byte> bytes, bool sc
     } else {
       small = &small_[oldest_small_++ % kSmallArrays];
     }
-    *small = {element, scalar, {bytes.begin(), bytes.end()}, std::move(array), 0, kNoRef};
+    *small = {role, {bytes.begin(), bytes.end()}, std::move(array), 0, kNoRef};
   }
   small->epoch = epoch_;
   return small->ref = argument(small->array);
 }
 
-Ref Recorder::indices(std::span<const int32_t> values, int64_t length, int32_t filler) {
+Ref Recorder::indices(Role role, std::span<const int32_t> values, int64_t length, int32_t filler) {
   thread_local std::vector<int32_t> padded;
   padded.assign(values.begin(), values.end());
   padded.resize(static_cast<size_t>(length), filler);
-  return numbers(Element::kI32, bytes_of(padded));
+  return numbers(role, Element::kI32, bytes_of(padded));
 }
 
-Ref Recorder::number(int32_t value) {
-  return numbers(Element::kI32, bytes_of({&value, 1}), true);
+Ref Recorder::number(Role role, int32_t value) {
+  return numbers(role, Element::kI32, bytes_of({&value, 1}), true);
 }
 
 Ref Recorder::piece_ref(Piece& piece) {
@@ -216,7 +215,7 @@ std::vector<ArrayPtr> Recorder::flush(std::span<const Ref> wanted) {
   for (const uintptr_t base : dirty) {
     Storage* storage = memory_->find(base);
     if (storage != nullptr && storage->pieces.size() > kManyPieces)
-      settle({base, storage->pieces.back().view.element});
+      settle({base, storage->pieces.back().view});
   }
   results.resize(wanted.size());
   return results;

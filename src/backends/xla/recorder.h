@@ -32,23 +32,40 @@ class Recorder {
   // to be recorded anew after settle().
   struct Unsettled {
     uintptr_t base;
-    Element element;
+    View view;  // what is wanted in one piece
   };
   void settle(const Unsettled& memory);
 
   // The value of a tensor now: (rows, elements of an entry of its first axis), with rows beyond the
   // tensor's zero or what an operation left there. rows < 0: as many as the tensor has.
   Ref load(const Tensor& tensor, int64_t rows = -1);
-  // The same for a tensor that will be written whole: memory that nobody has written becomes an
-  // array of zeros, so that the first step is the same program as the later ones.
+  // The same for a tensor that will be written whole. What has not been written that way before
+  // becomes an array first, so that the first step is the same program as the later ones.
   Ref load_state(const Tensor& tensor);
   // From now on the tensor is the first rows of `value`.
   void store(const Tensor& tensor, Ref value);
 
+  // What a small array is for. Equal ones for the same are one argument of a program; those for
+  // something else are never, or the program would depend on their values.
+  enum class Role : uint8_t {
+    kIds,
+    kRows,
+    kSlots,
+    kValid,
+    kRow,
+    kCol,
+    kPenalised,
+    kPenalty,
+    kTemperature,
+    kMinP,
+    kTopK,
+    kTopP,
+    kUniform
+  };
   // Small arrays that differ from step to step; a vector, or one number.
-  Ref numbers(Element element, std::span<const std::byte> bytes, bool scalar = false);
-  Ref indices(std::span<const int32_t> values, int64_t length, int32_t filler);
-  Ref number(int32_t value);
+  Ref numbers(Role role, Element element, std::span<const std::byte> bytes, bool scalar = false);
+  Ref indices(Role role, std::span<const int32_t> values, int64_t length, int32_t filler);
+  Ref number(Role role, int32_t value);
 
   // A new value that the caller describes.
   Ref append(TapeOp op, std::initializer_list<int64_t> operands,
@@ -114,7 +131,10 @@ class Recorder {
   void touch(Storage& storage);
   Executable& compiled(std::span<const Ref> outputs, std::span<const int32_t> donated);
   Ref argument(const Type& type, ArrayPtr array);
-  void update_part(Storage& storage, size_t piece, const View& view, const ArrayPtr& update);
+  ArrayPtr slice_at(const Piece& piece, Place place, const View& part);
+  void update_at(Storage& storage, Piece& piece, Place place, const ArrayPtr& update);
+  static Piece* piece_around(Storage& storage, const View& row, Place* place);
+  static std::vector<std::byte> part_of(std::span<const std::byte> whole, const View& view);
   std::vector<std::byte> compose(const Storage& storage, Element element);
   void replace(Storage& storage, const View& view, ArrayPtr array);
   ArrayPtr zeros(Element element, int64_t rows, int64_t cols);
@@ -129,8 +149,7 @@ class Recorder {
   std::vector<uintptr_t> dirty_;
   std::unordered_multimap<int64_t, Compiled> programs_;
   struct Small {
-    Element element;
-    bool scalar;
+    Role role;
     std::vector<std::byte> bytes;
     ArrayPtr array;
     uint64_t epoch;

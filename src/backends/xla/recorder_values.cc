@@ -37,6 +37,13 @@ View flat_view(Element element, int64_t elements) {
   return v;
 }
 
+// The elements of a contiguous view as one row.
+View row_view(const View& view) {
+  View row = flat_view(view.element, view.size());
+  row.offset = view.offset;
+  return row;
+}
+
 std::vector<int64_t> numbers_of(const View& v, int64_t offset, int64_t rows) {
   std::vector<int64_t> n = {rows, offset, v.rows, v.row_stride, v.cols};
   for (size_t i = 0; i < static_cast<size_t>(v.inner_rank); ++i) {
@@ -66,8 +73,8 @@ Ref Recorder::extract(Piece& piece, const View& view, int64_t rows) {
   Ref flat = piece_ref(piece);
   const int64_t elements = piece.view.size();
   if (piece.view.rows > 1)
-    flat = append(TapeOp::kFlatten, {flat}, {piece.view.rows, elements},
-                  {view.element, 1, elements});
+    flat =
+        append(TapeOp::kFlatten, {flat}, {piece.view.rows, elements}, {view.element, 1, elements});
   return append(TapeOp::kExtract, {flat}, numbers_of(view, view.offset - piece.view.offset, rows),
                 {view.element, rows, view.cols});
 }
@@ -80,7 +87,7 @@ Ref Recorder::load_view(Storage& storage, const View& view, int64_t rows) {
     if (const auto place = place_within(view, piece.view))
       return resize_rows(rectangle(piece_ref(piece), *place, rows, view.cols), rows);
     if (piece.view.dense() && covers(piece.view, view)) return extract(piece, view, rows);
-    throw Unsettled{storage.base, view.element};
+    throw Unsettled{storage.base, view};
   }
   return zeros_value(view.element, rows, view.cols);
 }
@@ -104,15 +111,14 @@ Ref Recorder::load(const Tensor& tensor, int64_t rows) {
 Ref Recorder::load_state(const Tensor& tensor) {
   View view;
   Storage& storage = memory_->storage_of(tensor, &view);
-  const bool fresh = std::ranges::none_of(
-      storage.pieces, [&](const Piece& p) { return may_overlap(p.view, view); });
-  if (fresh) {
-    Piece piece;
-    piece.view = view;
-    piece.array = zeros(view.element, view.rows, view.cols);
-    storage.pieces.push_back(std::move(piece));
+  for (size_t i = storage.pieces.size(); i-- > 0;) {
+    Piece& piece = storage.pieces[i];
+    if (piece.view == view) return piece_ref(piece);
+    // Slots that were written one by one.
+    if (may_overlap(piece.view, view)) throw Unsettled{storage.base, view};
   }
-  return load_view(storage, view, view.rows);
+  replace(storage, view, zeros(view.element, view.rows, view.cols));
+  return piece_ref(storage.pieces.back());
 }
 
 void Recorder::store(const Tensor& tensor, Ref value) {
@@ -155,15 +161,31 @@ std::vector<std::byte> Recorder::compose(const Storage& storage, Element element
   return whole;
 }
 
+std::vector<std::byte> Recorder::part_of(std::span<const std::byte> whole, const View& view) {
+  const auto width = element_bytes(view.element);
+  std::vector<std::byte> part(static_cast<size_t>(view.size()) * width);
+  for_each_element(view, [&](int64_t to, int64_t from) {
+    std::memcpy(part.data() + static_cast<size_t>(to) * width,
+                whole.data() + static_cast<size_t>(from) * width, width);
+  });
+  return part;
+}
+
 void Recorder::settle(const Unsettled& memory) {
-  flush();
   Storage* storage = memory_->find(memory.base);
   if (storage == nullptr) return;
-  const std::vector<std::byte> whole = compose(*storage, memory.element);
-  const auto elements = static_cast<int64_t>(whole.size() / element_bytes(memory.element));
+  if (storage->dirty) {
+    flush();
+    storage = memory_->find(memory.base);
+  }
+  const View& view = memory.view;
+  const std::vector<std::byte> whole = compose(*storage, view.element);
+  const auto elements = static_cast<int64_t>(whole.size() / element_bytes(view.element));
   storage->pieces.clear();
-  replace(*storage, flat_view(memory.element, elements),
-          executor_->upload({memory.element, {1, elements}}, whole));
+  replace(*storage, flat_view(view.element, elements),
+          executor_->upload({view.element, {1, elements}}, whole));
+  replace(*storage, view,
+          executor_->upload({view.element, {view.rows, view.cols}}, part_of(whole, view)));
 }
 
 void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
@@ -171,108 +193,101 @@ void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
   Storage& storage = memory_->storage_of(tensor, &view);
   flush();
   if (host.empty()) return;
-  const Piece* piece = nullptr;
-  for (size_t i = storage.pieces.size(); i-- > 0 && piece == nullptr;)
-    if (may_overlap(storage.pieces[i].view, view)) piece = &storage.pieces[i];
-  if (piece == nullptr) {
-    std::ranges::fill(host, std::byte{0});
+  const View row = row_view(view);
+  for (size_t i = storage.pieces.size(); i-- > 0;) {
+    const Piece& piece = storage.pieces[i];
+    if (!may_overlap(piece.view, view)) continue;
+    if (piece.view == view) {
+      std::vector<std::byte> all(piece.array->type().bytes());  // perhaps with more rows
+      executor_->download(*piece.array, all);
+      std::copy_n(all.begin(), host.size(), host.begin());
+    } else if (const auto place = place_within(row, piece.view)) {
+      const ArrayPtr part = slice_at(piece, *place, row);
+      executor_->download(*part, host);
+    } else {
+      std::ranges::copy(part_of(compose(storage, view.element), row), host.begin());
+    }
     return;
   }
-  if (piece->view == view) {
-    std::vector<std::byte> all(piece->array->type().bytes());  // perhaps with more rows
-    executor_->download(*piece->array, all);
-    std::copy_n(all.begin(), host.size(), host.begin());
-    return;
-  }
-  const auto place = place_within(view, piece->view);
-  if (place && view.rows == 1) {
-    // The place is an argument: one program for all slots of a state.
-    const Ref operands[] = {argument(piece->array), number(static_cast<int32_t>(place->row)),
-                            number(static_cast<int32_t>(place->col))};
-    const Ref part = append(TapeOp::kSliceAt, {operands[0], operands[1], operands[2]},
-                            {1, view.cols}, {view.element, 1, view.cols});
-    const auto arrays = flush({&part, 1});
-    executor_->download(*arrays[0], host);
-    return;
-  }
-  const std::vector<std::byte> whole = compose(storage, view.element);
-  std::copy_n(whole.begin() + static_cast<std::ptrdiff_t>(
-                                  static_cast<size_t>(view.offset) * element_bytes(view.element)),
-              host.size(), host.begin());
+  std::ranges::fill(host, std::byte{0});
+}
+
+// A part of one row. Its place is an argument: one program for all slots of a state.
+ArrayPtr Recorder::slice_at(const Piece& piece, Place place, const View& part) {
+  const Ref whole = argument(piece.array);
+  const Ref row = number(Role::kRow, static_cast<int32_t>(place.row));
+  const Ref col = number(Role::kCol, static_cast<int32_t>(place.col));
+  const Ref slice =
+      append(TapeOp::kSliceAt, {whole, row, col}, {1, part.cols}, {part.element, 1, part.cols});
+  return flush({&slice, 1})[0];
 }
 
 // Changes a row, or a part of one, of an array in place.
-void Recorder::update_part(Storage& storage, size_t index, const View& view,
-                           const ArrayPtr& update) {
-  const Piece& piece = storage.pieces[index];
-  const auto place = place_within(view, piece.view);
+void Recorder::update_at(Storage& storage, Piece& piece, Place place, const ArrayPtr& update) {
   const Type type = piece.array->type();
-  const Ref whole = argument(piece.array);  // number 0
-  const Ref part = argument(update);
-  const Ref row = number(static_cast<int32_t>(place->row));
-  const Ref col = number(static_cast<int32_t>(place->col));
   touch(storage);
-  Piece changed;
-  changed.view = piece.view;
-  changed.epoch = epoch_;
-  changed.ref =
-      append(TapeOp::kUpdateAt, {whole, part, row, col}, {},
-             {type.element, type.shape[0], type.shape[1]});
-  changed.donor = 0;
-  storage.pieces[index] = std::move(changed);
+  const Ref whole = argument(piece.array);  // number 0
+  piece.array = nullptr;
+  const Ref part = argument(update);
+  const Ref row = number(Role::kRow, static_cast<int32_t>(place.row));
+  const Ref col = number(Role::kCol, static_cast<int32_t>(place.col));
+  piece.epoch = epoch_;
+  piece.ref = append(TapeOp::kUpdateAt, {whole, part, row, col}, {},
+                     {type.element, type.shape[0], type.shape[1]});
+  piece.donor = 0;
   flush();
+}
+
+// The piece on top of a part of a row, if the part lies within it and is not the whole of it.
+Piece* Recorder::piece_around(Storage& storage, const View& row, Place* place) {
+  for (size_t i = storage.pieces.size(); i-- > 0;) {
+    Piece& piece = storage.pieces[i];
+    if (!may_overlap(piece.view, row)) continue;
+    const auto found = place_within(row, piece.view);
+    if (!found || covers(row, piece.view)) return nullptr;
+    *place = *found;
+    return &piece;
+  }
+  return nullptr;
 }
 
 void Recorder::write(const Tensor& tensor, std::span<const std::byte> host) {
   View view;
   Storage& storage = memory_->storage_of(tensor, &view);
   if (host.empty()) return;
-  const ArrayPtr array = executor_->upload({view.element, {view.rows, view.cols}}, host);
-  const auto width = element_bytes(view.element);
-  if (view.rows == 1) {
+  const View row = row_view(view);
+  Place place;
+  if (piece_around(storage, row, &place) != nullptr) {
     flush();
-    // One slot of a state that nobody has used so far.
-    const auto elements = static_cast<int64_t>(storage.bytes / width);
-    if (storage.pieces.empty() && view.cols * 2 <= elements)
-      replace(storage, flat_view(view.element, elements), zeros(view.element, 1, elements));
-    for (size_t i = storage.pieces.size(); i-- > 0;) {
-      const View& whole = storage.pieces[i].view;
-      if (!may_overlap(whole, view)) continue;
-      if (!covers(view, whole) && place_within(view, whole))
-        return update_part(storage, i, view, array);
-      break;
-    }
+    Piece* piece = piece_around(storage, row, &place);
+    return update_at(storage, *piece, place, executor_->upload({row.element, {1, row.cols}}, host));
   }
-  replace(storage, view, array);
+  replace(storage, view, executor_->upload({view.element, {view.rows, view.cols}}, host));
 }
 
 void Recorder::set_slot(const Tensor& state, int32_t from, int32_t to) {
-  View to_view, from_view;
-  Storage& storage = memory_->storage_of(state.select(to), &to_view);
-  if (from >= 0) memory_->storage_of(state.select(from), &from_view);
-  // A slot is contiguous: (elements), whatever the rank of the state.
-  for (View* v : {&to_view, &from_view})
-    *v = [](const View& view) {
-      View row = flat_view(view.element, view.size());
-      row.offset = view.offset;
-      return row;
-    }(*v);
   flush();
-  if (storage.pieces.empty()) return;
-  const size_t last = storage.pieces.size() - 1;
-  const Piece& piece = storage.pieces[last];
-  if (!place_within(to_view, piece.view) || (from >= 0 && !place_within(from_view, piece.view))) {
-    settle({storage.base, to_view.element});
+  View view, whole;
+  Storage& storage = memory_->storage_of(state.select(to), &view);
+  memory_->storage_of(state, &whole);
+  if (std::ranges::none_of(storage.pieces,
+                           [&](const Piece& p) { return may_overlap(p.view, whole); }))
+    return;  // zeros everywhere
+  const View to_row = row_view(view);
+  Place to_place, from_place;
+  Piece* piece = piece_around(storage, to_row, &to_place);
+  if (from >= 0) {
+    memory_->storage_of(state.select(from), &view);
+    if (piece != piece_around(storage, row_view(view), &from_place)) piece = nullptr;
+  }
+  if (piece == nullptr && (storage.pieces.size() != 1 || !(storage.pieces[0].view == whole))) {
+    settle({storage.base, whole});
     return set_slot(state, from, to);
   }
-  if (from < 0)
-    return update_part(storage, last, to_view, zeros(to_view.element, 1, to_view.cols));
-  const auto place = place_within(from_view, piece.view);
-  const Ref operands[] = {argument(piece.array), number(static_cast<int32_t>(place->row)),
-                          number(static_cast<int32_t>(place->col))};
-  const Ref part = append(TapeOp::kSliceAt, {operands[0], operands[1], operands[2]},
-                          {1, to_view.cols}, {to_view.element, 1, to_view.cols});
-  update_part(storage, last, to_view, flush({&part, 1})[0]);
+  if (piece == nullptr) piece = &storage.pieces[0];  // a state of one slot
+  update_at(
+      storage, *piece, to_place,
+      from < 0 ? zeros(to_row.element, 1, to_row.cols) : slice_at(*piece, from_place, to_row));
 }
 
 Tensor Recorder::import(const Tensor& host, Buffer* owner) {
@@ -291,7 +306,8 @@ Tensor Recorder::import(const Tensor& host, Buffer* owner) {
     packed.resize(static_cast<size_t>(host.size()) * width);
     const auto row = static_cast<size_t>(cols) * width;
     for (int64_t i = 0; i < rows; ++i)
-      std::memcpy(packed.data() + static_cast<size_t>(i) * row, host.bytes(i * host.stride[0]), row);
+      std::memcpy(packed.data() + static_cast<size_t>(i) * row, host.bytes(i * host.stride[0]),
+                  row);
     bytes = packed;
   }
   *owner = memory_->allocate(bytes.size());
@@ -359,17 +375,10 @@ ArrayPtr Recorder::take_state(const State& state) {
   const auto missing = [] { fail(ErrorCode::kInternal, "xla: a state of a decode loop is gone"); };
   if (storage == nullptr) missing();
   const auto same = [&](const Piece& p) { return p.view == state.view; };
-  if (storage->pieces.empty())
-    return zeros(state.view.element, state.view.rows, state.view.cols);
+  if (storage->pieces.empty()) return zeros(state.view.element, state.view.rows, state.view.cols);
   if (!same(storage->pieces.back())) {
-    const std::vector<std::byte> whole = compose(*storage, state.view.element);
-    const auto width = element_bytes(state.view.element);
-    std::vector<std::byte> part(static_cast<size_t>(state.view.size()) * width);
-    for_each_element(state.view, [&](int64_t to, int64_t from) {
-      std::memcpy(part.data() + static_cast<size_t>(to) * width,
-                  whole.data() + static_cast<size_t>(from) * width, width);
-    });
-    return executor_->upload({state.view.element, {state.view.rows, state.view.cols}}, part);
+    return executor_->upload({state.view.element, {state.view.rows, state.view.cols}},
+                             part_of(compose(*storage, state.view.element), state.view));
   }
   ArrayPtr array = std::move(storage->pieces.back().array);
   storage->pieces.pop_back();

@@ -18,23 +18,23 @@ inline constexpr Ref kNoRef = -1;
 
 // Attributes are integers, float32 ones by their bits. Values are matrices unless it is said.
 enum class TapeOp : uint8_t {
-  kArgument,     // attributes: element, shape
-  kZeros,        // element, rows, cols
-  kResizeRows,   // rows: cut, or filled up with zeros
-  kRectangle,    // row, rows, col, cols
-  kFlatten,      // rows to keep, elements in all: (1, elements)
-  kExtract,      // of a flat value: rows to have, then the numbers of a view
-  kSliceAt,      // value, row, col (i32 scalars): rows, cols
-  kUpdateAt,     // value, update, row, col (i32 scalars)
-  kEmbedding,    // weight, ids
-  kGatherRows,   // x, rows
-  kRmsNorm,      // x, residual?, weight?: eps; gives out and, with a residual, the new one
-  kGatedNorm,    // x, z, weight: eps, groups, norm before gate
-  kMatmul,       // x, weight, bias?
-  kConv,         // see lower_conv.cc
-  kSelective,    // see lower_selective_scan.cc
-  kSsd,          // see lower_ssd.cc
-  kSample,       // see lower_sample.cc
+  kArgument,    // attributes: element, shape
+  kZeros,       // element, rows, cols
+  kResizeRows,  // rows: cut, or filled up with zeros
+  kRectangle,   // row, rows, col, cols
+  kFlatten,     // rows to keep, elements in all: (1, elements)
+  kExtract,     // of a flat value: rows to have, then the numbers of a view
+  kSliceAt,     // value, row, col (i32 scalars): rows, cols
+  kUpdateAt,    // value, update, row, col (i32 scalars)
+  kEmbedding,   // weight, ids
+  kGatherRows,  // x, rows
+  kRmsNorm,     // x, residual?, weight?: eps; gives out and, with a residual, the new one
+  kGatedNorm,   // x, z, weight: eps, groups, norm before gate
+  kMatmul,      // x, weight, bias?
+  kConv,        // see lower_conv.cc
+  kSelective,   // see lower_selective_scan.cc
+  kSsd,         // see lower_ssd.cc
+  kSample,      // see lower_sample.cc
 };
 
 struct TapeEntry {

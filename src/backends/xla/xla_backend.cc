@@ -78,12 +78,13 @@ Ref XlaBackend::optional_rows(const Tensor& tensor, int64_t rows) {
 Ref XlaBackend::slots_of(const PackedBatch& batch, int64_t rows) {
   if (loop_.slots != nullptr && batch.state_slot.data() == loop_.slots) return loop_.slot_ref;
   const bool steps = sequence_form(batch) == SequenceForm::kStep;
-  return recorder_.indices(batch.state_slot, steps ? rows : batch.n_seqs(), -1);
+  return recorder_.indices(Recorder::Role::kSlots, batch.state_slot, steps ? rows : batch.n_seqs(),
+                           -1);
 }
 
 Ref XlaBackend::valid_of(const PackedBatch& batch) {
   if (sequence_form(batch) != SequenceForm::kSingle) return kNoRef;
-  return recorder_.number(static_cast<int32_t>(batch.n_tokens()));
+  return recorder_.number(Recorder::Role::kValid, static_cast<int32_t>(batch.n_tokens()));
 }
 
 void XlaBackend::embedding(const EmbeddingArgs& a) {
@@ -94,9 +95,9 @@ void XlaBackend::embedding(const EmbeddingArgs& a) {
     const Ref weight = recorder_.load(a.weight);
     const Ref ids = loop_.tokens != nullptr && a.ids.data() == loop_.tokens
                         ? loop_.token_ref
-                        : recorder_.indices(a.ids, rows, 0);
-    recorder_.store(a.out, recorder_.append(TapeOp::kEmbedding, {weight, ids}, {},
-                                            matrix(rows, a.out.dim(1))));
+                        : recorder_.indices(Recorder::Role::kIds, a.ids, rows, 0);
+    recorder_.store(
+        a.out, recorder_.append(TapeOp::kEmbedding, {weight, ids}, {}, matrix(rows, a.out.dim(1))));
   });
 }
 
@@ -106,9 +107,9 @@ void XlaBackend::gather_rows(const Tensor& x, std::span<const int32_t> picked, c
   record([&] {
     const int64_t rows = padded(out.dim(0));
     const Ref from = recorder_.load(x, padded(x.dim(0)));
-    const Ref which = recorder_.indices(picked, rows, 0);
-    recorder_.store(out, recorder_.append(TapeOp::kGatherRows, {from, which}, {},
-                                          matrix(rows, out.dim(1))));
+    const Ref which = recorder_.indices(Recorder::Role::kRows, picked, rows, 0);
+    recorder_.store(
+        out, recorder_.append(TapeOp::kGatherRows, {from, which}, {}, matrix(rows, out.dim(1))));
   });
 }
 
@@ -156,9 +157,9 @@ void XlaBackend::causal_conv1d(const CausalConv1dArgs& a) {
   if (a.out.size() == 0) return;
   record([&] {
     const int64_t rows = padded(a.x.dim(0));
-    const int64_t operands[] = {recorder_.load(a.x, rows),  recorder_.load(a.weight),
-                                optional(a.bias),           recorder_.load_state(a.conv_state),
-                                slots_of(a.batch, rows),    valid_of(a.batch)};
+    const int64_t operands[] = {recorder_.load(a.x, rows), recorder_.load(a.weight),
+                                optional(a.bias),          recorder_.load_state(a.conv_state),
+                                slots_of(a.batch, rows),   valid_of(a.batch)};
     attributes_.assign({a.silu});
     describe_sequences(a.batch, attributes_);
     const Shape2 shapes[] = {matrix(rows, a.x.dim(1)),
@@ -200,17 +201,11 @@ void XlaBackend::ssd_scan(const SsdScanArgs& a) {
   if (a.out.size() == 0) return;
   record([&] {
     const int64_t rows = padded(a.x.dim(0));
-    const int64_t operands[] = {recorder_.load(a.x, rows),
-                                recorder_.load(a.dt, rows),
-                                recorder_.load(a.A_log2e),
-                                recorder_.load(a.B, rows),
-                                recorder_.load(a.C, rows),
-                                optional(a.D),
-                                optional_rows(a.z, rows),
-                                optional(a.dt_bias),
-                                recorder_.load_state(a.ssm_state),
-                                slots_of(a.batch, rows),
-                                valid_of(a.batch)};
+    const int64_t operands[] = {
+        recorder_.load(a.x, rows), recorder_.load(a.dt, rows), recorder_.load(a.A_log2e),
+        recorder_.load(a.B, rows), recorder_.load(a.C, rows),  optional(a.D),
+        optional_rows(a.z, rows),  optional(a.dt_bias),        recorder_.load_state(a.ssm_state),
+        slots_of(a.batch, rows),   valid_of(a.batch)};
     const int64_t heads = a.x.dim(1), headdim = a.x.dim(2);
     attributes_.assign({heads, headdim, a.B.dim(1), a.B.dim(2), a.dt_softplus,
                         real_attribute(a.dt_min), real_attribute(a.dt_max), a.D.rank == 2});
@@ -248,23 +243,24 @@ void XlaBackend::sample(const SampleArgs& a) {
     int64_t operands[8];
     std::fill(std::begin(operands), std::end(operands), kNoRef);
     operands[0] = recorder_.load(a.logits, static_cast<int64_t>(rows));
-    const auto numbers = [&](Element element, const auto& values) {
-      return recorder_.numbers(element, std::as_bytes(std::span(values)));
+    using Role = Recorder::Role;
+    const auto numbers = [&](Role role, Element element, const auto& values) {
+      return recorder_.numbers(role, element, std::as_bytes(std::span(values)));
     };
     if (penalises) {
       std::vector<int8_t> penalised(rows * limit);
       for (size_t i = 0; i < a.params.size(); ++i)
         for (const int32_t id : a.params[i].recent)
           if (static_cast<size_t>(id) < limit) penalised[i * limit + static_cast<size_t>(id)] = 1;
-      operands[1] = numbers(Element::kI8, penalised);
-      operands[2] = numbers(Element::kF32, penalty);
+      operands[1] = numbers(Role::kPenalised, Element::kI8, penalised);
+      operands[2] = numbers(Role::kPenalty, Element::kF32, penalty);
     }
     if (draws) {
-      operands[3] = numbers(Element::kF32, temperature);
-      operands[4] = numbers(Element::kF32, min_p);
-      operands[5] = numbers(Element::kI32, top_k);
-      operands[6] = numbers(Element::kU64, top_p);
-      operands[7] = numbers(Element::kU64, uniform);
+      operands[3] = numbers(Role::kTemperature, Element::kF32, temperature);
+      operands[4] = numbers(Role::kMinP, Element::kF32, min_p);
+      operands[5] = numbers(Role::kTopK, Element::kI32, top_k);
+      operands[6] = numbers(Role::kTopP, Element::kU64, top_p);
+      operands[7] = numbers(Role::kUniform, Element::kU64, uniform);
     }
     const int64_t attributes[] = {a.vocab_limit};
     const Shape2 shape{Element::kI32, static_cast<int64_t>(rows), 1};
