@@ -19,7 +19,8 @@ class Sequences {
     const Value clamped = b_.maximum(slots_, none);
     const Value active = b_.compare(Comparison::kGe, slots_, none);
     const Value before = b_.gather_rows(state, clamped);
-    const auto [out, after] = op_.step(rows_, before);
+    const SequenceOp::Result result = op_.step(rows_, before);
+    const Value out = result.out, after = result.state;
     const Value masked = b_.select(as_columns(b_, active, b_.type(out).shape), out, zero(b_));
     if (n == 1) {
       const Value row = b_.select(as_columns(b_, active, b_.type(after).shape), after, before);
