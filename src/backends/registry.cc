@@ -14,6 +14,7 @@
 #include "backends/cuda/ladder.h"
 #include "backends/cuda/probe.h"
 #endif
+#include "backends/xla/xla_backend.h"
 #include "core/error.h"
 #include "kernels/checks.h"
 
@@ -23,6 +24,7 @@ namespace {
 struct DeviceOptions {
   int index, threads;
   bool pin;
+  std::string_view plugin;
 };
 
 struct Entry {
@@ -40,6 +42,7 @@ constexpr Entry kBackends[] = {
 #ifdef ADDER_HAVE_CUDA
     {"cuda", [](const DeviceOptions& o) { return cuda::make_backend(o.index); }},
 #endif
+    {"xla", [](const DeviceOptions& o) { return xla::make_backend(o.plugin); }},
 };
 
 }  // namespace
@@ -58,6 +61,13 @@ DeviceName parse_device(std::string_view device) {
   ADDER_CHECK(std::ranges::find(known, name) != known.end(), "device: expected one of {}, got '{}'",
               fmt::join(known, ", "), device);
   int index = 0;
+  if (name == "xla") {
+    if (colon == std::string_view::npos) return {std::string(name), 0, ""};
+    ADDER_CHECK(colon + 1 < device.size(),
+                "device: expected xla, xla:interpreter, xla:cpu or xla:/path/plugin.so, got '{}'",
+                device);
+    return {std::string(name), 0, std::string(device.substr(colon + 1))};
+  }
   if (colon != std::string_view::npos) {
     const std::string_view digits = device.substr(colon + 1);
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), index);
@@ -65,19 +75,22 @@ DeviceName parse_device(std::string_view device) {
     ADDER_CHECK(error == std::errc() && end == digits.end() && index >= 0,
                 "device: expected cuda, cuda:0, cuda:1, ..., got '{}'", device);
   }
-  return {std::string(name), index};
+  return {std::string(name), index, ""};
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin) {
   const DeviceName asked = parse_device(device);
   for (const Entry& entry : kBackends)
-    if (entry.name == asked.backend) return entry.make({asked.index, threads, pin});
+    if (entry.name == asked.backend) return entry.make({asked.index, threads, pin, asked.plugin});
   fail(ErrorCode::kUnsupported,
        "device: {}: this program was built without CUDA, where no nvcc was found", device);
 }
 
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {
   const DeviceName asked = parse_device(device);
+  if (asked.backend == "xla")
+    fail(ErrorCode::kUnsupported, "device: {}: the machine is probed for cpu and cuda only",
+         device);
 #ifdef ADDER_HAVE_CUDA
   if (asked.backend == "cuda") return cuda::make_probe(asked.index);
 #endif
@@ -87,6 +100,8 @@ std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int th
 
 std::vector<LadderRung> make_scan_ladder(std::string_view device) {
   const DeviceName asked = parse_device(device);
+  if (asked.backend == "xla")
+    fail(ErrorCode::kUnsupported, "device: {}: the scan ladder is of cpu and cuda only", device);
 #ifdef ADDER_HAVE_CUDA
   if (asked.backend == "cuda") return cuda::make_ladder(asked.index);
 #endif

@@ -14,15 +14,18 @@ namespace adder {
 // Names that make_backend accepts in this build, the preferred one first.
 std::vector<std::string> available_backends();
 
-// "cuda:1" in its parts. "cuda" is known in every build, whether it has it or not.
+// "cuda:1" and "xla:cpu" in their parts. "cuda" is known in every build, whether it has it or not.
 // Throws Error(kBadInput) for what cannot be the name of a device.
 struct DeviceName {
   std::string backend;
-  int index = 0;
+  int index = 0;       // of a GPU
+  std::string plugin;  // of "xla": what is behind the colon
 };
 DeviceName parse_device(std::string_view device);
 
-// device: "cpu", "ref", or "cuda" (the first GPU) and "cuda:1" (the second). threads <= 0: one per
+// device: "cpu", "ref", "cuda" (the first GPU) and "cuda:1" (the second), or "xla" (the first PJRT
+// plugin that is found), "xla:cpu" and other names of plugins, "xla:/path/plugin.so", and
+// "xla:interpreter", which needs none and is slow. threads <= 0: one per
 // CPU that this process may use. pin: worker threads stay on a CPU of their own when there is a
 // thread for every CPU. The environment variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or
 // another name that the machine's description shows) pins the instruction set of "cpu". Throws
@@ -57,7 +60,7 @@ class MachineProbe {
 };
 
 // Probes what runs make_backend(device, threads): the GPU, or the processor with the same
-// instruction set. Throws as make_backend().
+// instruction set. Throws as make_backend(), and Error(kUnsupported) for "xla".
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads = 0);
 
 // The Mamba-1 scan in steps, from the textbook loop to what make_backend(device) runs, for
@@ -72,7 +75,7 @@ struct LadderRung {
   std::function<void(const SelectiveScanArgs&)> run;
   std::function<void()> synchronize;  // waits for what run() has enqueued
 };
-// Throws as make_backend().
+// Throws as make_backend(), and Error(kUnsupported) for "xla".
 std::vector<LadderRung> make_scan_ladder(std::string_view device);
 
 }  // namespace adder

@@ -2,6 +2,8 @@
 
 #include "backends/registry.h"
 
+#include <functional>
+
 #include "core/error.h"
 #include "testing/targets.h"
 
@@ -14,6 +16,7 @@ TEST(Registry, NamesAreUniqueAndMakeThemselves) {
   EXPECT_NE(std::find(names.begin(), names.end(), "ref"), names.end());
   for (const std::string& name : names) {
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
+    if (name == "xla") continue;  // needs a plugin; tests/xla makes it
     if (name != "cuda" || has_gpu()) {
       EXPECT_EQ(make_backend(name, 1)->name(), name);
     }
@@ -40,6 +43,23 @@ TEST(Registry, OnlyGpusAreNumbered) {
   EXPECT_EQ(parse_device("cuda").index, 0);
   for (const char* device : {"cpu:0", "ref:1", "cuda:", "cuda:x", "cuda:1x", "cuda:-1", "cuda: 1"})
     EXPECT_THROW(parse_device(device), Error) << device;
+}
+
+TEST(Registry, WhatIsBehindTheColonOfXlaIsAPlugin) {
+  EXPECT_EQ(parse_device("xla").plugin, "");
+  EXPECT_EQ(parse_device("xla:cpu").plugin, "cpu");
+  EXPECT_EQ(parse_device("xla:/a:b/plugin.so").plugin, "/a:b/plugin.so");
+  EXPECT_THROW(parse_device("xla:"), Error);
+  EXPECT_EQ(make_backend("xla:interpreter")->name(), "xla");
+  for (const auto& refused : {std::function<void()>([] { make_machine_probe("xla"); }),
+                              std::function<void()>([] { make_scan_ladder("xla:cpu"); })}) {
+    try {
+      refused();
+      ADD_FAILURE() << "made one";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::kUnsupported) << e.what();
+    }
+  }
 }
 
 // No driver, no such device, or a build without CUDA: an error that says so, and nothing else

@@ -1,12 +1,14 @@
 // What the backend tests run on: every backend of this build, and the CPU one with every
 // instruction set that this machine can run. In the program of tests/cuda it is the CUDA backend
-// under the emulator, and the GPU if there is one.
+// under the emulator, and the GPU if there is one; in that of tests/xla the XLA backend on its
+// interpreter, or on the device that ADDER_XLA_DEVICE names, such as xla:cpu.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <stdlib.h>  // setenv is POSIX, <cstdlib> need not have it
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +38,11 @@ struct Target {
   }
 };
 
+inline std::string xla_device() {
+  const char* named = std::getenv("ADDER_XLA_DEVICE");
+  return named == nullptr ? "xla:interpreter" : named;
+}
+
 // Whether there is a GPU that this build can use.
 inline bool has_gpu() {
   const auto names = available_backends();
@@ -54,13 +61,16 @@ inline std::vector<Target> all_targets() {
   targets.push_back({"emulator", ""});
   if (has_gpu()) targets.push_back({"cuda", ""});
   return targets;
+#elif defined(ADDER_XLA_CONTRACT)
+  targets.push_back({xla_device(), ""});
+  return targets;
 #endif
   for (const std::string& backend : available_backends()) {
     if (backend == "cpu") {
       for (const std::string& isa : cpu_isas()) targets.push_back({backend, isa});
       continue;
     }
-    if (backend != "cuda") targets.push_back({backend, ""});
+    if (backend != "cuda" && backend != "xla") targets.push_back({backend, ""});
   }
   return targets;
 }
@@ -82,6 +92,8 @@ class BackendTest : public ::testing::TestWithParam<Target> {
   // The definition of right, and the one under test.
   std::unique_ptr<Backend> ref_ = make_backend("ref");
   std::unique_ptr<Backend> backend_ = GetParam().make();
+
+  static bool takes_block_formats() { return !GetParam().backend.starts_with("xla"); }
 };
 
 }  // namespace adder::testing

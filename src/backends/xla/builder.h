@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -12,12 +11,15 @@ namespace adder::xla {
 
 // Every function throws Error(kInternal) when operands do not fit: a mistake of the caller's.
 // Element-wise operations take operands of one shape; a scalar (rank 0) operand of the same element
-// is broadcast.
+// is broadcast. reshape, convert, bitcast, transpose, broadcast and slice give their operand back
+// where they would change nothing.
+//
+// Arithmetic is of f32 and integers; the 16-bit floats are converted, multiplied by dot, and moved.
 class Builder {
  public:
   explicit Builder(Program& program);
 
-  const Type& type(Value v) const { return program_.types[v]; }
+  const Type& type(Value v) const;  // stays valid
 
   Value argument(Type type);  // of main
   void result(Value v, int32_t donated_argument = -1);
@@ -30,6 +32,8 @@ class Builder {
 
   Value reshape(Value v, std::vector<int64_t> shape);
   Value convert(Value v, Element element);
+  // To a narrower element a last axis is added, to a wider one the last axis goes: its parts, the
+  // lowest bits first.
   Value bitcast(Value v, Element element);
   Value transpose(Value v, std::vector<int64_t> permutation);
   Value broadcast(Value v, std::vector<int64_t> shape, std::vector<int64_t> axes);
@@ -63,6 +67,8 @@ class Builder {
 
  private:
   Value append(Op op, Type type);
+  std::vector<Value> append(Op op, std::vector<Type> types);
+  Value splat(Value v, const std::vector<int64_t>& shape);  // a scalar, or of that shape already
   Block& block();
 
   Program& program_;

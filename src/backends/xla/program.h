@@ -3,8 +3,9 @@
 // is kWhile. One function, whose arguments and results are arrays.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <span>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +14,8 @@ namespace adder::xla {
 
 enum class Element : uint8_t { kPred, kI8, kI32, kU32, kU64, kF16, kBF16, kF32 };
 
-size_t element_bytes(Element element);  // kPred: 1
+size_t element_bytes(Element element);           // kPred: 1
+std::string_view element_name(Element element);  // as MLIR writes it: "i1", "ui32", "bf16"
 
 struct Type {
   Element element = Element::kF32;
@@ -23,6 +25,8 @@ struct Type {
   size_t bytes() const;
   bool operator==(const Type&) const = default;
 };
+
+std::string type_text(const Type& type);  // as MLIR writes it: "tensor<2x3xf32>"
 
 using Value = uint32_t;  // an index into Program::types
 inline constexpr Value kNoValue = ~Value{0};
@@ -71,6 +75,8 @@ enum class Opcode : uint8_t {
   kWhile     // operands and results: what is carried; regions: condition, body
 };
 
+std::string_view opcode_name(Opcode code);  // "stablehlo.add"
+
 enum class Comparison : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe };
 enum class Reducer : uint8_t { kAdd, kMaximum, kMinimum, kAnd, kOr };
 
@@ -90,19 +96,19 @@ struct Block {
 
 struct Op {
   Opcode code;
-  std::vector<Value> operands;
-  std::vector<Value> results;
-  std::vector<int64_t> dims, starts, limits;
+  std::vector<Value> operands = {};
+  std::vector<Value> results = {};
+  std::vector<int64_t> dims = {}, starts = {}, limits = {};
   int64_t axis = 0;
   uint64_t payload = 0;
-  DotDims dot;
+  DotDims dot = {};
   Comparison compare = Comparison::kEq;
   Reducer reducer = Reducer::kAdd;
-  std::vector<Block> regions;
+  std::vector<Block> regions = {};
 };
 
 struct Program {
-  std::vector<Type> types;  // of each Value
+  std::deque<Type> types;  // of each Value; references to them stay valid while it grows
   Block main;
   // For each result of main the argument whose memory it takes over, or -1. Such an argument is
   // consumed by running the program.

@@ -1,0 +1,58 @@
+#include "backends/xla/pjrt_client.h"
+
+#include <fmt/format.h>
+
+namespace adder::xla {
+namespace {
+
+// The platform's name or version: both calls have the same arguments.
+std::string client_text(const pjrt::Api& api, pjrt::Client* client,
+                        pjrt::Call<pjrt::ClientTextArgs> call, std::string_view what) {
+  auto args = pjrt::arguments<pjrt::ClientTextArgs>();
+  args.client = client;
+  check_pjrt(api, call(&args), what, adder::ErrorCode::kUnsupported);
+  return {args.text, args.text_size};
+}
+
+}  // namespace
+
+PjrtClient::PjrtClient(const Plugin& plugin) : plugin_(plugin), client_(nullptr, {plugin.api}) {
+  auto args = pjrt::arguments<pjrt::ClientCreateArgs>();
+  check_pjrt(api(), api().client_create(&args), fmt::format("use {}", plugin.path),
+             adder::ErrorCode::kUnsupported);
+  client_.reset(args.client);
+  platform_ = client_text(api(), get(), api().client_platform_name, "name the platform");
+  platform_version_ =
+      client_text(api(), get(), api().client_platform_version, "tell the platform's version");
+  find_device();
+}
+
+void PjrtClient::Destroy::operator()(pjrt::Client* client) const {
+  auto args = pjrt::arguments<pjrt::ClientDestroyArgs>();
+  args.client = client;
+  take_failure(*api, api->client_destroy(&args));
+}
+
+void PjrtClient::find_device() {
+  auto devices = pjrt::arguments<pjrt::ClientAddressableDevicesArgs>();
+  devices.client = get();
+  check_pjrt(api(), api().client_addressable_devices(&devices), "list the devices",
+             adder::ErrorCode::kUnsupported);
+  if (devices.num_devices == 0) {
+    fail(adder::ErrorCode::kUnsupported, "{}: expected at least one device, got none",
+         plugin_.path);
+  }
+  device_ = devices.devices[0];
+
+  auto description = pjrt::arguments<pjrt::DeviceGetDescriptionArgs>();
+  description.device = device_;
+  check_pjrt(api(), api().device_get_description(&description), "describe the device",
+             adder::ErrorCode::kUnsupported);
+  auto kind = pjrt::arguments<pjrt::DeviceDescriptionKindArgs>();
+  kind.description = description.description;
+  check_pjrt(api(), api().device_description_kind(&kind), "name the device",
+             adder::ErrorCode::kUnsupported);
+  device_kind_.assign(kind.kind, kind.kind_size);
+}
+
+}  // namespace adder::xla

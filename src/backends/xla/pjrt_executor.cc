@@ -1,0 +1,309 @@
+#include "backends/xla/pjrt_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/machine.h"
+
+namespace adder::xla {
+namespace {
+
+// A CompileOptionsProto: executable_build_options (3) {num_replicas (4): 1, num_partitions (5): 1}.
+constexpr char kCompileOptions[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
+
+// Below this a plugin copies what it is given before it returns, and nobody waits for the device;
+// above, the copy would cost more than the wait.
+constexpr size_t kSmallUpload = 64 << 10;
+
+pjrt::BufferType buffer_type(Element element) {
+  switch (element) {
+    case Element::kPred:
+      return pjrt::kPred;
+    case Element::kI8:
+      return pjrt::kS8;
+    case Element::kI32:
+      return pjrt::kS32;
+    case Element::kU32:
+      return pjrt::kU32;
+    case Element::kU64:
+      return pjrt::kU64;
+    case Element::kF16:
+      return pjrt::kF16;
+    case Element::kBF16:
+      return pjrt::kBF16;
+    case Element::kF32:
+      return pjrt::kF32;
+  }
+  fail(adder::ErrorCode::kInternal, "pjrt executor: no element {}", static_cast<int>(element));
+}
+
+class PjrtArray final : public Array {
+ public:
+  PjrtArray(Type type, std::shared_ptr<const PjrtClient> client, pjrt::Buffer* buffer)
+      : Array(std::move(type)), client_(client.get()), buffer_(std::move(client), buffer) {}
+
+  // The array as one of this client's that has not been donated.
+  static PjrtArray& of(Array& array, const PjrtClient& client) {
+    auto* mine = dynamic_cast<PjrtArray*>(&array);
+    if (mine == nullptr || mine->client_ != &client) {
+      fail(adder::ErrorCode::kInternal, "pjrt executor: got an array of another executor");
+    }
+    if (mine->buffer_.get() == nullptr) {
+      fail(adder::ErrorCode::kInternal, "pjrt executor: got an array that was donated before");
+    }
+    return *mine;
+  }
+
+  pjrt::Buffer* buffer() const { return buffer_.get(); }
+  void consume() { buffer_.reset(); }
+
+ private:
+  const PjrtClient* client_;
+  PjrtBuffer buffer_;
+};
+
+class PjrtProgram final : public Executable {
+ public:
+  PjrtProgram(std::shared_ptr<const PjrtClient> client, PjrtLoadedExecutable loaded,
+              Signature signature)
+      : client_(std::move(client)), loaded_(std::move(loaded)), signature_(std::move(signature)) {}
+
+  std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) override {
+    check_arguments(arguments);
+    std::vector<pjrt::Buffer*> in, out(signature_.results.size(), nullptr);
+    for (const ArrayPtr& a : arguments) in.push_back(PjrtArray::of(*a, *client_).buffer());
+    pjrt::Buffer* const* in_list = in.data();
+    pjrt::Buffer** out_list = out.data();
+
+    auto options = pjrt::arguments<pjrt::ExecuteOptions>();
+    auto args = pjrt::arguments<pjrt::LoadedExecutableExecuteArgs>();
+    args.executable = loaded_.get();
+    args.options = &options;
+    args.argument_lists = &in_list;
+    args.num_devices = 1;
+    args.num_args = in.size();
+    args.output_lists = &out_list;
+    client_->check(client_->api().loaded_executable_execute(&args), "run the program");
+
+    std::vector<ArrayPtr> results;
+    for (size_t i = 0; i < out.size(); ++i) {
+      results.push_back(std::make_shared<PjrtArray>(signature_.results[i], client_, out[i]));
+    }
+    for (const int32_t donated : signature_.donated) {
+      if (donated < 0) continue;
+      PjrtArray::of(*arguments[static_cast<size_t>(donated)], *client_).consume();
+    }
+    return results;
+  }
+
+ private:
+  void check_arguments(std::span<const ArrayPtr> arguments) const {
+    const std::vector<Type>& expected = signature_.arguments;
+    if (arguments.size() != expected.size()) {
+      fail(adder::ErrorCode::kInternal, "pjrt executor: expected {} arguments, got {}",
+           expected.size(), arguments.size());
+    }
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (arguments[i]->type() == expected[i]) continue;
+      fail(adder::ErrorCode::kInternal, "pjrt executor: argument {}: expected {}, got {}", i,
+           type_text(expected[i]), type_text(arguments[i]->type()));
+    }
+  }
+
+  std::shared_ptr<const PjrtClient> client_;
+  PjrtLoadedExecutable loaded_;
+  Signature signature_;
+};
+
+std::string environment_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// What the CPU can do, by /proc/cpuinfo: a name alone hides what a virtual machine masks.
+std::string cpu_features() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("flags") || line.starts_with("Features")) return line;
+  }
+  return "";
+}
+
+}  // namespace
+
+PjrtExecutor::PjrtExecutor(const Plugin& plugin)
+    : client_(std::make_shared<PjrtClient>(plugin)), cache_(ExecutableCache::of_environment()) {
+  identity_ =
+      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", plugin.identity, client_->platform(),
+                  client_->platform_version(), client_->device_kind(), cpu_name(), cpu_features(),
+                  environment_value("XLA_FLAGS"), environment_value("LIBTPU_INIT_ARGS"));
+}
+
+std::string PjrtExecutor::description() const {
+  return fmt::format("xla, {} ({}), {}", client_->platform(), client_->plugin().file,
+                     client_->device_kind());
+}
+
+ArrayPtr PjrtExecutor::upload(Type type, std::span<const std::byte> bytes) {
+  if (bytes.size() != type.bytes()) {
+    fail(adder::ErrorCode::kInternal, "pjrt executor: an array of {} bytes, got {}", type.bytes(),
+         bytes.size());
+  }
+  const bool small = bytes.size() <= kSmallUpload;
+  auto args = pjrt::arguments<pjrt::BufferFromHostBufferArgs>();
+  args.client = client_->get();
+  args.data = bytes.data();
+  args.type = buffer_type(type.element);
+  args.dims = type.shape.data();
+  args.num_dims = type.shape.size();
+  args.semantics = small ? pjrt::kImmutableOnlyDuringCall : pjrt::kImmutableUntilTransferCompletes;
+  args.device = client_->device();
+  client_->check(client_->api().buffer_from_host_buffer(&args), "copy an array to the device");
+  auto array = std::make_shared<PjrtArray>(std::move(type), client_, args.buffer);
+  if (small) {
+    destroy_event(client_->api(), args.done_with_host_buffer);
+  } else {
+    await_event(client_->api(), args.done_with_host_buffer, "copy an array to the device");
+  }
+  return array;
+}
+
+void PjrtExecutor::download(Array& array, std::span<std::byte> bytes) {
+  const PjrtArray& mine = PjrtArray::of(array, *client_);
+  if (bytes.size() != array.type().bytes()) {
+    fail(adder::ErrorCode::kInternal, "pjrt executor: an array of {} bytes, got room for {}",
+         array.type().bytes(), bytes.size());
+  }
+  // Devices lay out arrays as they like.
+  std::vector<int64_t> minor_to_major;
+  for (size_t axis = array.type().shape.size(); axis-- > 0;) {
+    minor_to_major.push_back(static_cast<int64_t>(axis));
+  }
+  auto layout = pjrt::arguments<pjrt::MemoryLayout>();
+  layout.tiled = pjrt::arguments<pjrt::MemoryLayout::Tiled>();
+  layout.tiled.minor_to_major = minor_to_major.data();
+  layout.tiled.minor_to_major_size = minor_to_major.size();
+
+  auto args = pjrt::arguments<pjrt::BufferToHostBufferArgs>();
+  args.src = mine.buffer();
+  args.host_layout = &layout;
+  args.dst = bytes.data();
+  args.dst_size = bytes.size();
+  client_->check(client_->api().buffer_to_host_buffer(&args), "copy an array from the device");
+  await_event(client_->api(), args.event, "copy an array from the device");
+}
+
+std::unique_ptr<Executable> PjrtExecutor::compile(const Program& program) {
+  Signature signature;
+  for (const Value v : program.main.arguments) signature.arguments.push_back(program.types[v]);
+  for (const Value v : program.main.results) signature.results.push_back(program.types[v]);
+  signature.donated = program.donated;
+  return compile_text(stablehlo_text(program), std::move(signature));
+}
+
+std::unique_ptr<Executable> PjrtExecutor::compile_text(std::string_view text, Signature signature) {
+  PjrtLoadedExecutable loaded = load_cached(text);
+  const bool cached = loaded.get() != nullptr;
+  if (!cached) loaded = compile_anew(text);
+  const size_t outputs = count_outputs(loaded.get());
+  if (outputs != signature.results.size()) {
+    fail(adder::ErrorCode::kInternal, "pjrt executor: expected a program of {} results, got {}",
+         signature.results.size(), outputs);
+  }
+  ++(cached ? from_cache_ : compiled_);
+  return std::make_unique<PjrtProgram>(client_, std::move(loaded), std::move(signature));
+}
+
+PjrtLoadedExecutable PjrtExecutor::compile_anew(std::string_view text) {
+  std::string code(text);  // the plugin's argument is not const
+  constexpr std::string_view kFormat = "mlir";
+  auto program = pjrt::arguments<pjrt::ProgramText>();
+  program.code = code.data();
+  program.code_size = code.size();
+  program.format = kFormat.data();
+  program.format_size = kFormat.size();
+  auto args = pjrt::arguments<pjrt::ClientCompileArgs>();
+  args.client = client_->get();
+  args.program = &program;
+  args.compile_options = kCompileOptions;
+  args.compile_options_size = sizeof(kCompileOptions);
+  client_->check(client_->api().client_compile(&args), "compile the program");
+  PjrtLoadedExecutable loaded(client_, args.executable);
+  if (cache_.enabled()) store(loaded.get(), text);
+  return loaded;
+}
+
+// Empty where there is no entry, or the plugin does not take it.
+PjrtLoadedExecutable PjrtExecutor::load_cached(std::string_view text) {
+  const auto load = client_->api().executable_deserialize_and_load;
+  if (load == nullptr) return {};
+  const std::string key = identity_ + std::string(text);
+  const auto serialized = cache_.find(key);
+  if (!serialized) return {};
+  auto args = pjrt::arguments<pjrt::DeserializeAndLoadArgs>();
+  args.client = client_->get();
+  args.serialized = serialized->data();
+  args.serialized_size = serialized->size();
+  if (take_failure(client_->api(), load(&args))) {
+    cache_.remove(key);
+    return {};
+  }
+  return {client_, args.executable};
+}
+
+// Plugins that cannot serialize say so every time: then there is nothing to store.
+void PjrtExecutor::store(pjrt::LoadedExecutable* loaded, std::string_view text) {
+  if (client_->api().executable_serialize == nullptr) return;
+  const PjrtExecutable executable = unloaded(loaded);
+  auto args = pjrt::arguments<pjrt::ExecutableSerializeArgs>();
+  args.executable = executable.get();
+  if (take_failure(client_->api(), client_->api().executable_serialize(&args))) return;
+  cache_.store(identity_ + std::string(text), {args.bytes, args.bytes_size});
+  if (args.deleter != nullptr) args.deleter(args.serialized);
+}
+
+PjrtExecutable PjrtExecutor::unloaded(pjrt::LoadedExecutable* loaded) const {
+  auto args = pjrt::arguments<pjrt::LoadedExecutableGetExecutableArgs>();
+  args.loaded = loaded;
+  client_->check(client_->api().loaded_executable_get_executable(&args), "look at the program");
+  return {client_, args.executable};
+}
+
+size_t PjrtExecutor::count_outputs(pjrt::LoadedExecutable* loaded) const {
+  const PjrtExecutable executable = unloaded(loaded);
+  auto args = pjrt::arguments<pjrt::ExecutableNumOutputsArgs>();
+  args.executable = executable.get();
+  client_->check(client_->api().executable_num_outputs(&args), "count the program's results");
+  return args.num_outputs;
+}
+
+std::optional<MemoryUse> PjrtExecutor::memory() const {
+  if (client_->api().device_memory_stats == nullptr) return std::nullopt;
+  auto args = pjrt::arguments<pjrt::DeviceMemoryStatsArgs>();
+  args.device = client_->device();
+  const auto failure = take_failure(client_->api(), client_->api().device_memory_stats(&args));
+  if (failure && failure->code == pjrt::kUnimplemented) return std::nullopt;
+  if (failure) fail(adder::ErrorCode::kIo, "cannot ask for the memory: {}", failure->message);
+  return MemoryUse{args.bytes_in_use, args.bytes_limit.is_set ? args.bytes_limit.value : 0};
+}
+
+std::unique_ptr<Executor> make_pjrt_executor(std::string_view name) {
+  const std::vector<std::string> candidates = plugin_candidates(name);
+  std::string reasons;
+  for (const std::string& path : candidates) {
+    try {
+      return std::make_unique<PjrtExecutor>(load_plugin(path));
+    } catch (const Error& e) {
+      if (candidates.size() == 1 || e.code() != adder::ErrorCode::kUnsupported) throw;
+      reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", e.what());
+    }
+  }
+  fail(adder::ErrorCode::kUnsupported, "none of {} PJRT plugins can be used: {}", candidates.size(),
+       reasons);
+}
+
+}  // namespace adder::xla

@@ -1,0 +1,228 @@
+#include "backends/xla/recorder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "backends/xla/lower.h"
+#include "core/error.h"
+
+namespace adder::xla {
+namespace {
+
+// So many small arrays stay on the device: the slots, the rows and the lengths of a few steps.
+constexpr size_t kSmallArrays = 16;
+// A step of a model with a hundred layers has about 50,000 words.
+constexpr size_t kLongTape = size_t{1} << 20;
+constexpr size_t kManyPieces = 12;  // of a buffer
+
+int64_t key_hash(int64_t seed, std::span<const int64_t> words) {
+  auto hash = static_cast<uint64_t>(seed);
+  for (const int64_t word : words) {
+    hash = (hash ^ static_cast<uint64_t>(word)) * 0x9e3779b97f4a7c15u;
+    hash ^= hash >> 29;
+  }
+  return static_cast<int64_t>(hash);
+}
+
+std::span<const std::byte> bytes_of(std::span<const int32_t> values) {
+  return std::as_bytes(values);
+}
+
+}  // namespace
+
+int64_t bucket(int64_t n) {
+  if (n <= 1) return n;
+  if (n <= 4) return 4;
+  return std::max<int64_t>(16, static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(n))));
+}
+
+Recorder::Recorder(std::unique_ptr<Executor> executor)
+    : executor_(std::move(executor)), memory_(std::make_shared<Memory>()) {}
+
+Ref Recorder::append_results(TapeOp op, std::span<const int64_t> operands,
+                             std::span<const int64_t> attributes, std::span<const Shape2> shapes) {
+  shapes_.insert(shapes_.end(), shapes.begin(), shapes.end());
+  return tape_.append(op, operands, attributes, std::ssize(shapes));
+}
+
+Ref Recorder::append(TapeOp op, std::initializer_list<int64_t> operands,
+                     std::span<const int64_t> attributes, Shape2 shape) {
+  shapes_.push_back(shape);
+  return tape_.append(op, {operands.begin(), operands.size()}, attributes);
+}
+
+Ref Recorder::append(TapeOp op, std::initializer_list<int64_t> operands,
+                     std::initializer_list<int64_t> attributes, Shape2 shape) {
+  return append(op, operands, std::span(attributes.begin(), attributes.size()), shape);
+}
+
+Ref Recorder::argument(const Type& type, ArrayPtr array) {
+  int64_t attributes[1 + Tensor::kMaxRank] = {static_cast<int64_t>(type.element)};
+  const size_t rank = type.shape.size();
+  std::copy(type.shape.begin(), type.shape.end(), attributes + 1);
+  arguments_.push_back(std::move(array));
+  return append(TapeOp::kArgument, {}, std::span<const int64_t>(attributes, 1 + rank),
+                {type.element, rank > 0 ? type.shape[0] : 1, rank > 1 ? type.shape[1] : 1});
+}
+
+Ref Recorder::argument(const ArrayPtr& array) {
+  return argument(array->type(), array);
+}
+
+Ref Recorder::numbers(Role role, Element element, std::span<const std::byte> bytes, bool scalar) {
+  Small* small = nullptr;
+  for (Small& s : small_)
+    if (s.role == role && std::ranges::equal(s.bytes, bytes)) small = &s;
+  if (small != nullptr && small->epoch == epoch_) return small->ref;
+  if (small == nullptr) {
+    Type type{element, {}};
+    if (!scalar) type.shape = {static_cast<int64_t>(bytes.size() / element_bytes(element))};
+    ArrayPtr array = executor_->upload(type, bytes);
+    if (small_.size() < kSmallArrays) {
+      small = &small_.emplace_back();
+    } else {
+      small = &small_[oldest_small_++ % kSmallArrays];
+    }
+    *small = {role, {bytes.begin(), bytes.end()}, std::move(array), 0, kNoRef};
+  }
+  small->epoch = epoch_;
+  return small->ref = argument(small->array);
+}
+
+Ref Recorder::indices(Role role, std::span<const int32_t> values, int64_t length, int32_t filler) {
+  thread_local std::vector<int32_t> padded;
+  padded.assign(values.begin(), values.end());
+  padded.resize(static_cast<size_t>(length), filler);
+  return numbers(role, Element::kI32, bytes_of(padded));
+}
+
+Ref Recorder::number(Role role, int32_t value) {
+  return numbers(role, Element::kI32, bytes_of({&value, 1}), true);
+}
+
+Ref Recorder::piece_ref(Piece& piece) {
+  if (piece.epoch != epoch_) {
+    piece.epoch = epoch_;
+    piece.argument = static_cast<int32_t>(arguments_.size());
+    piece.ref = argument(piece.array);
+  }
+  return piece.ref;
+}
+
+void Recorder::touch(Storage& storage) {
+  if (storage.dirty) return;
+  storage.dirty = true;
+  dirty_.push_back(storage.base);
+  if (capturing_) saved_.push_back({storage.base, storage.pieces});
+}
+
+ArrayPtr Recorder::zeros(Element element, int64_t rows, int64_t cols) {
+  const Type type{element, {rows, cols}};
+  return executor_->upload(type, std::vector<std::byte>(type.bytes()));
+}
+
+Executable& Recorder::compiled(std::span<const Ref> outputs, std::span<const int32_t> donated) {
+  // The tape, what of it is wanted, and which arguments give their memory.
+  thread_local std::vector<int64_t> tail;
+  tail.assign(outputs.begin(), outputs.end());
+  tail.insert(tail.end(), donated.begin(), donated.end());
+  tail.push_back(std::ssize(outputs));
+  const int64_t hash = key_hash(tape_.hash(), tail);
+  const auto words = tape_.words();
+  const auto [first, last] = programs_.equal_range(hash);
+  for (auto it = first; it != last; ++it) {
+    const std::vector<int64_t>& key = it->second.key;
+    if (key.size() == words.size() + tail.size() &&
+        std::equal(words.begin(), words.end(), key.begin()) &&
+        std::equal(tail.begin(), tail.end(), key.begin() + std::ssize(words)))
+      return *it->second.executable;
+  }
+  Compiled made{{words.begin(), words.end()}, nullptr};
+  made.key.insert(made.key.end(), tail.begin(), tail.end());
+  made.executable = executor_->compile(lower_program(words, outputs, donated));
+  return *programs_.emplace(hash, std::move(made))->second.executable;
+}
+
+Executable& Recorder::executable(std::vector<int64_t> key, const std::function<Program()>& make) {
+  const int64_t hash = key_hash(0, key);
+  const auto [first, last] = programs_.equal_range(hash);
+  for (auto it = first; it != last; ++it)
+    if (it->second.key == key) return *it->second.executable;
+  Compiled made{std::move(key), executor_->compile(make())};
+  return *programs_.emplace(hash, std::move(made))->second.executable;
+}
+
+void Recorder::synchronize() {
+  flush();
+  const ArrayPtr newest = newest_.lock();
+  if (newest == nullptr) return;
+  std::vector<std::byte> bytes(newest->type().bytes());
+  executor_->download(*newest, bytes);
+}
+
+std::vector<ArrayPtr> Recorder::flush(std::span<const Ref> wanted) {
+  if (capturing_)
+    fail(ErrorCode::kInternal, "xla: a step that is recorded for a loop asked for a value");
+  std::vector<Piece*> written;
+  std::vector<Ref> outputs(wanted.begin(), wanted.end());
+  std::vector<int32_t> donated(wanted.size(), -1);
+  for (const uintptr_t base : dirty_) {
+    Storage* storage = memory_->find(base);
+    if (storage == nullptr) continue;  // freed before anybody read it
+    storage->dirty = false;
+    for (Piece& piece : storage->pieces) {
+      if (piece.array != nullptr) continue;
+      written.push_back(&piece);
+      outputs.push_back(piece.ref);
+      const int32_t donor = piece.donor;
+      // A donated array must be nobody else's.
+      const bool free = donor >= 0 && arguments_[static_cast<size_t>(donor)].use_count() == 1 &&
+                        std::ranges::find(donated, donor) == donated.end();
+      donated.push_back(free ? donor : -1);
+    }
+  }
+  std::vector<ArrayPtr> results;
+  const auto finish = [&] {
+    ++epoch_;
+    tape_.clear();
+    shapes_.clear();
+    arguments_.clear();
+    dirty_.clear();
+  };
+  try {
+    if (!outputs.empty()) results = compiled(outputs, donated).run(arguments_);
+  } catch (...) {
+    // What was to be written is lost; the next program begins afresh.
+    for (const uintptr_t base : dirty_)
+      if (Storage* storage = memory_->find(base))
+        std::erase_if(storage->pieces, [](const Piece& p) { return p.array == nullptr; });
+    finish();
+    throw;
+  }
+  for (size_t i = 0; i < written.size(); ++i) {
+    written[i]->array = results[wanted.size() + i];
+    written[i]->donor = -1;
+  }
+  for (const ArrayPtr& array : results) {
+    const ArrayPtr smallest = newest_.lock();
+    if (&array == &results.front() || array->type().bytes() < smallest->type().bytes())
+      newest_ = array;
+  }
+  const std::vector<uintptr_t> dirty = dirty_;
+  finish();
+  // Shorter and shorter prompts leave the ends of longer ones behind.
+  for (const uintptr_t base : dirty) {
+    Storage* storage = memory_->find(base);
+    if (storage != nullptr && storage->pieces.size() > kManyPieces)
+      settle({base, storage->pieces.back().view});
+  }
+  results.resize(wanted.size());
+  return results;
+}
+
+void Recorder::flush_if_long() {
+  if (!capturing_ && tape_.words().size() > kLongTape) flush();
+}
+
+}  // namespace adder::xla
