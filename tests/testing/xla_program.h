@@ -127,7 +127,7 @@ class ProgramCase {
 
   void dump(const std::filesystem::path& root, const std::vector<HostValue>& results,
             XlaTolerance tolerance) const {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
     std::filesystem::path folder;
     for (int n = 0; folder.empty() || std::filesystem::exists(folder); ++n)
       folder = root / (std::string(test->test_suite_name()) + "." + test->name() + "." +
