@@ -101,12 +101,13 @@ class Planner {
 
   // Moves what may go before the operation runs to `before`.
   static void split(const Op& op, BlockPlan::Step& step) {
-    const auto kept = std::ranges::partition(step.after, [&](Value v) {
+    const auto goes_after = [&](Value v) {
       return !has(op.operands, v) ||
              std::ranges::any_of(step.regions, [&](const BlockPlan& r) { return has(r.outer, v); });
-    });
-    step.before.assign(kept.begin(), kept.end());
-    step.after.erase(kept.begin(), kept.end());
+    };
+    const auto kept = std::stable_partition(step.after.begin(), step.after.end(), goes_after);
+    step.before.assign(kept, step.after.end());
+    step.after.erase(kept, step.after.end());
   }
 
   std::vector<int64_t> last_;
