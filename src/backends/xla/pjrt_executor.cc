@@ -20,8 +20,8 @@ std::string compile_options(std::string_view platform) {
   // {key (1), value (2) {bool_field (2)}}, forbid it.
   if (platform == "cpu") {
     const std::string key = "xla_cpu_enable_fast_min_max", no("\x12\x02\x10\x00", 4);
-    const std::string entry = "\x0a" + std::string(1, static_cast<char>(key.size())) + key + no;
-    bytes += "\x3a" + std::string(1, static_cast<char>(entry.size())) + entry;
+    const std::string entry = fmt::format("\x0a{}{}{}", static_cast<char>(key.size()), key, no);
+    bytes += fmt::format("\x3a{}{}", static_cast<char>(entry.size()), entry);
   }
   return bytes;
 }
