@@ -101,12 +101,13 @@ class Planner {
 
   // Moves what may go before the operation runs to `before`.
   static void split(const Op& op, BlockPlan::Step& step) {
-    const auto kept = std::ranges::partition(step.after, [&](Value v) {
+    const auto goes_after = [&](Value v) {
       return !has(op.operands, v) ||
              std::ranges::any_of(step.regions, [&](const BlockPlan& r) { return has(r.outer, v); });
-    });
-    step.before.assign(kept.begin(), kept.end());
-    step.after.erase(kept.begin(), kept.end());
+    };
+    const auto kept = std::stable_partition(step.after.begin(), step.after.end(), goes_after);
+    step.before.assign(kept, step.after.end());
+    step.after.erase(kept, step.after.end());
   }
 
   std::vector<int64_t> last_;
@@ -128,6 +129,7 @@ class Frame {
       drop(plan.steps[i].after);
     }
     std::vector<CellsPtr> results;
+    results.reserve(block.results.size());
     for (const Value v : block.results) results.push_back(cells_[v]);
     for (const Value v : block.results)
       if (!has(plan.outer, v)) cells_[v].reset();
@@ -141,6 +143,7 @@ class Frame {
 
   void run(const Op& op, const BlockPlan::Step& step) {
     std::vector<Operand> operands;
+    operands.reserve(op.operands.size());
     for (const Value v : op.operands) operands.push_back({&program_.types[v], cells_[v]});
     drop(step.before);
     if (op.code == Opcode::kWhile) {
@@ -169,6 +172,7 @@ class Frame {
 
   void loop(const Op& op, const BlockPlan::Step& step, std::vector<Operand> initial) {
     std::vector<CellsPtr> carried;
+    carried.reserve(initial.size());
     for (Operand& operand : initial) carried.push_back(std::move(operand.cells));
     while (true) {
       const std::vector<CellsPtr> going = run(op.regions[0], step.regions[0], carried);

@@ -21,6 +21,7 @@ std::string integer_array(const std::vector<int64_t>& values) {
 
 std::string type_list(const std::vector<Type>& types) {
   std::vector<std::string> texts;
+  texts.reserve(types.size());
   for (const Type& type : types) texts.push_back(type_text(type));
   return fmt::format("({})", fmt::join(texts, ", "));
 }
@@ -91,6 +92,7 @@ class TextWriter {
 
   std::vector<Type> types(const std::vector<Value>& values) const {
     std::vector<Type> list;
+    list.reserve(values.size());
     for (const Value v : values) list.push_back(program_.types[v]);
     return list;
   }
