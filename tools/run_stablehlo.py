@@ -15,7 +15,7 @@ test states; NaN must meet NaN. Exits with 1 where one does not, or is refused.
 runs one program. Inputs are .npy files, or raw little-endian bytes as ELEMENT:SHAPE:FILE (a scalar
 is f32::FILE). Results are printed, and written as result0.npy, ... with --out.
 
-Needs: python3 -m venv V && V/bin/pip install jaxlib jax numpy  (seen with 0.10.2)
+Needs: python3 -m venv V && V/bin/pip install jaxlib jax numpy  (seen with 0.6.0 and 0.10.2)
 """
 import argparse
 import json
@@ -42,8 +42,12 @@ class Program:
 
     def __init__(self, text):
         self.device = jax.local_devices(backend="cpu")[0]
-        self.executable = self.device.client.compile_and_load(
-            text, xla_client.DeviceList((self.device,)), xla_client.CompileOptions())
+        client, options = self.device.client, xla_client.CompileOptions()
+        if hasattr(client, "compile_and_load"):
+            devices = xla_client.DeviceList((self.device,))
+            self.executable = client.compile_and_load(text, devices, options)
+        else:  # before jaxlib 0.6.1
+            self.executable = client.compile(text, options)
 
     def __call__(self, inputs):
         arrays = [jax.device_put(x, self.device) for x in inputs]

@@ -129,6 +129,7 @@ class Frame {
       drop(plan.steps[i].after);
     }
     std::vector<CellsPtr> results;
+    results.reserve(block.results.size());
     for (const Value v : block.results) results.push_back(cells_[v]);
     for (const Value v : block.results)
       if (!has(plan.outer, v)) cells_[v].reset();
