@@ -1,10 +1,12 @@
 // A program of the XLA backend with its inputs: built, verified and run by the interpreter. With
+// ADDER_PJRT_PLUGIN every program runs on that plugin as well, which must agree. With
 // ADDER_XLA_DUMP=FOLDER every program that a test runs is also written there with its inputs and
 // results, for tools/run_stablehlo.py to give the same text to XLA.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include "backends/xla/builder.h"
 #include "backends/xla/executor.h"
 #include "core/dtype.h"
+#include "testing/xla_plugin.h"
 
 namespace adder::xla {
 
@@ -85,17 +88,8 @@ class ProgramCase {
   // The results of one run, in order.
   std::vector<HostValue> run(XlaTolerance tolerance = {}) const {
     EXPECT_EQ(verify(program), "");
-    const std::unique_ptr<Executor> executor = make_interpreter();
-    const std::unique_ptr<Executable> executable = executor->compile(program);
-    std::vector<ArrayPtr> arguments;
-    for (const HostValue& value : inputs_)
-      arguments.push_back(executor->upload(value.type, value.bytes));
-    std::vector<HostValue> results;
-    for (const ArrayPtr& array : executable->run(arguments)) {
-      HostValue value{array->type(), std::vector<std::byte>(array->type().bytes())};
-      executor->download(*array, value.bytes);
-      results.push_back(std::move(value));
-    }
+    std::vector<HostValue> results = run_on(*make_interpreter());
+    if (Executor* plugin = plugin_under_test()) expect_near(run_on(*plugin), results, tolerance);
     if (const char* folder = std::getenv("ADDER_XLA_DUMP")) dump(folder, results, tolerance);
     return results;
   }
@@ -108,6 +102,60 @@ class ProgramCase {
   }
 
  private:
+  std::vector<HostValue> run_on(Executor& executor) const {
+    const std::unique_ptr<Executable> executable = executor.compile(program);
+    std::vector<ArrayPtr> arguments;
+    for (const HostValue& value : inputs_)
+      arguments.push_back(executor.upload(value.type, value.bytes));
+    std::vector<HostValue> results;
+    for (const ArrayPtr& array : executable->run(arguments)) {
+      HostValue value{array->type(), std::vector<std::byte>(array->type().bytes())};
+      executor.download(*array, value.bytes);
+      results.push_back(std::move(value));
+    }
+    return results;
+  }
+
+  // The floats of a value; of others the bytes.
+  static std::vector<double> numbers(const HostValue& value) {
+    std::vector<double> list;
+    switch (value.type.element) {
+      case Element::kF32:
+        for (const float v : values<float>(value)) list.push_back(v);
+        break;
+      case Element::kF16:
+        for (const uint16_t v : values<uint16_t>(value)) list.push_back(f16_to_f32(v));
+        break;
+      case Element::kBF16:
+        for (const uint16_t v : values<uint16_t>(value)) list.push_back(bf16_to_f32(v));
+        break;
+      default:
+        for (const std::byte v : value.bytes) list.push_back(static_cast<int>(v));
+    }
+    return list;
+  }
+
+  // NaN must meet NaN, and what is not a float must be the same.
+  static void expect_near(const std::vector<HostValue>& got, const std::vector<HostValue>& want,
+                          XlaTolerance tolerance) {
+    ASSERT_EQ(got.size(), want.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i].type, want[i].type) << "result " << i;
+      const Element element = want[i].type.element;
+      const bool is_float =
+          element == Element::kF32 || element == Element::kF16 || element == Element::kBF16;
+      const std::vector<double> x = numbers(got[i]), y = numbers(want[i]);
+      for (size_t at = 0; at < x.size(); ++at) {
+        const bool same = x[at] == y[at] || (std::isnan(x[at]) && std::isnan(y[at]));
+        const bool near =
+            is_float && std::isfinite(x[at]) && std::isfinite(y[at]) &&
+            std::abs(x[at] - y[at]) <= tolerance.absolute + tolerance.relative * std::abs(y[at]);
+        EXPECT_TRUE(same || near) << "plugin, result " << i << " at " << at << ": expected "
+                                  << y[at] << ", got " << x[at];
+      }
+    }
+  }
+
   static std::string write(const std::filesystem::path& folder, const std::string& prefix,
                            const std::vector<HostValue>& list) {
     std::string json;

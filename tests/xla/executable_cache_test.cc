@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "xla/fake_pjrt.h"
+#include "testing/fake_pjrt.h"
 
 namespace adder::xla {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <numeric>
 
-#include "xla/fake_pjrt.h"
+#include "testing/fake_pjrt.h"
 
 namespace adder::xla {
 namespace {

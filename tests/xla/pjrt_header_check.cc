@@ -2,6 +2,7 @@
 // built where cmake is given -DADDER_PJRT_HEADER_DIR=<the folder of pjrt_c_api.h>.
 #include "backends/xla/pjrt_api.h"
 #include "pjrt_c_api.h"
+#include "testing/pjrt_compiler.h"
 
 namespace pjrt = adder::xla::pjrt;
 
@@ -175,6 +176,21 @@ SAME_FIELD(Api, loaded_executable_execute, PJRT_Api, PJRT_LoadedExecutable_Execu
 SAME_FIELD(Api, executable_deserialize_and_load, PJRT_Api, PJRT_Executable_DeserializeAndLoad);
 SAME_FIELD(Api, buffer_destroy, PJRT_Api, PJRT_Buffer_Destroy);
 SAME_FIELD(Api, buffer_to_host_buffer, PJRT_Api, PJRT_Buffer_ToHostBuffer);
+
+SAME_STRUCT(TopologyCreateArgs, name, PJRT_TopologyDescription_Create_Args, topology_name);
+SAME_FIELD(TopologyCreateArgs, topology, PJRT_TopologyDescription_Create_Args, topology);
+SAME_STRUCT(CompileArgs, topology, PJRT_Compile_Args, topology);
+SAME_FIELD(CompileArgs, program, PJRT_Compile_Args, program);
+SAME_FIELD(CompileArgs, client, PJRT_Compile_Args, client);
+SAME_FIELD(CompileArgs, executable, PJRT_Compile_Args, executable);
+SAME_STRUCT(MemoryStatsArgs, executable, PJRT_Executable_GetCompiledMemoryStats_Args, executable);
+SAME_FIELD(MemoryStatsArgs, code, PJRT_Executable_GetCompiledMemoryStats_Args,
+           generated_code_size_in_bytes);
+SAME_FIELD(MemoryStatsArgs, temporary, PJRT_Executable_GetCompiledMemoryStats_Args,
+           temp_size_in_bytes);
+SAME_FIELD(CompilerApi, topology_create, PJRT_Api, PJRT_TopologyDescription_Create);
+SAME_FIELD(CompilerApi, compile, PJRT_Api, PJRT_Compile);
+SAME_FIELD(CompilerApi, memory_stats, PJRT_Api, PJRT_Executable_GetCompiledMemoryStats);
 
 static_assert(int{pjrt::kResourceExhausted} == PJRT_Error_Code_RESOURCE_EXHAUSTED);
 static_assert(int{pjrt::kUnimplemented} == PJRT_Error_Code_UNIMPLEMENTED);

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "backends/xla/executor.h"
-#include "xla/fake_pjrt.h"
+#include "testing/fake_pjrt.h"
 
 namespace adder::xla {
 namespace {
@@ -79,7 +79,13 @@ TEST_F(PjrtPlugin, IsFoundInAPythonEnvironment) {
   EXPECT_EQ(cpus[1], older);
   EXPECT_NE(std::find(cpus.begin(), cpus.end(), other), cpus.end());
   EXPECT_EQ(plugin_candidates("tpu").at(0), tpu);
-  EXPECT_EQ(plugin_candidates("").at(0), tpu);
+  const std::string cuda = copy(
+      "conda/lib/python3.9/site-packages/jax_plugins/xla_cuda12/"
+      "xla_cuda_plugin.so");
+  const bool has_tpu = fs::exists("/dev/accel0") || fs::exists("/dev/vfio/0");
+  const auto all = plugin_candidates("");
+  EXPECT_EQ(all.at(0), has_tpu ? tpu : cuda) << "an accelerator first, a TPU where there is one";
+  EXPECT_NE(std::find(all.begin(), all.end(), newer), all.end());
   EXPECT_TRUE(mentions(make_pjrt_executor("cpu")->description(), "pjrt_c_api_cpu_plugin.so"));
 }
 

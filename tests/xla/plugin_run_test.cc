@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "backends/xla/pjrt_executor.h"
-#include "xla/fake_pjrt.h"
+#include "testing/fake_pjrt.h"
 
 namespace adder::xla {
 namespace {

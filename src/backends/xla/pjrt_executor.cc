@@ -12,8 +12,19 @@
 namespace adder::xla {
 namespace {
 
-// A CompileOptionsProto: executable_build_options (3) {num_replicas (4): 1, num_partitions (5): 1}.
-constexpr char kCompileOptions[] = {0x1a, 0x04, 0x20, 0x01, 0x28, 0x01};
+// A CompileOptionsProto.
+std::string compile_options(std::string_view platform) {
+  // executable_build_options (3) {num_replicas (4): 1, num_partitions (5): 1}
+  std::string bytes = "\x1a\x04\x20\x01\x28\x01";
+  // The CPU's maximum of NaN and a number is the number, unless env_option_overrides (7), entries
+  // {key (1), value (2) {bool_field (2)}}, forbid it.
+  if (platform == "cpu") {
+    const std::string key = "xla_cpu_enable_fast_min_max", no("\x12\x02\x10\x00", 4);
+    const std::string entry = "\x0a" + std::string(1, static_cast<char>(key.size())) + key + no;
+    bytes += "\x3a" + std::string(1, static_cast<char>(entry.size())) + entry;
+  }
+  return bytes;
+}
 
 // Below this a plugin copies what it is given before it returns, and nobody waits for the device;
 // above, the copy would cost more than the wait.
@@ -136,11 +147,13 @@ std::string cpu_features() {
 }  // namespace
 
 PjrtExecutor::PjrtExecutor(const Plugin& plugin)
-    : client_(std::make_shared<PjrtClient>(plugin)), cache_(ExecutableCache::of_environment()) {
-  identity_ =
-      fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", plugin.identity, client_->platform(),
-                  client_->platform_version(), client_->device_kind(), cpu_name(), cpu_features(),
-                  environment_value("XLA_FLAGS"), environment_value("LIBTPU_INIT_ARGS"));
+    : client_(std::make_shared<PjrtClient>(plugin)),
+      cache_(ExecutableCache::of_environment()),
+      compile_options_(compile_options(client_->platform())) {
+  identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", plugin.identity,
+                          client_->platform(), client_->platform_version(), client_->device_kind(),
+                          cpu_name(), cpu_features(), environment_value("XLA_FLAGS"),
+                          environment_value("LIBTPU_INIT_ARGS"), compile_options_);
 }
 
 std::string PjrtExecutor::description() const {
@@ -229,8 +242,8 @@ PjrtLoadedExecutable PjrtExecutor::compile_anew(std::string_view text) {
   auto args = pjrt::arguments<pjrt::ClientCompileArgs>();
   args.client = client_->get();
   args.program = &program;
-  args.compile_options = kCompileOptions;
-  args.compile_options_size = sizeof(kCompileOptions);
+  args.compile_options = compile_options_.data();
+  args.compile_options_size = compile_options_.size();
   client_->check(client_->api().client_compile(&args), "compile the program");
   PjrtLoadedExecutable loaded(client_, args.executable);
   if (cache_.enabled()) store(loaded.get(), text);

@@ -41,6 +41,7 @@ class PjrtExecutor final : public Executor {
 
   std::shared_ptr<const PjrtClient> client_;
   ExecutableCache cache_;
+  std::string compile_options_;
   std::string identity_;  // what a compiled program depends on beside its text
   int64_t compiled_ = 0, from_cache_ = 0;
 };

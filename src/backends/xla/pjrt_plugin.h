@@ -18,7 +18,8 @@ struct Plugin {
 
 // Files that may be what is meant, the preferred one first: `name` itself where it is a path, the
 // known places of "cpu", "cuda" or "tpu" in the Python environments, or for an empty name what
-// ADDER_PJRT_PLUGIN lists (names too, separated by ':'), else all that is found of tpu, cuda, cpu.
+// ADDER_PJRT_PLUGIN lists (names too, separated by ':'), else all that is found of tpu (where
+// there is a device), cuda, cpu.
 // Never empty: throws Error(kUnsupported) which says what was looked for, and where.
 std::vector<std::string> plugin_candidates(std::string_view name);
 
