@@ -21,7 +21,8 @@ namespace adder::cli {
 void add_engine_options(CLI::App& command, ModelOptions& options) {
   command
       .add_option("--device", options.device,
-                  "Where to compute: cpu, cuda or cuda:1 (a GPU), ref (slow, the definition)")
+                  "Where to compute: cpu, cuda or cuda:1 (a GPU), xla or xla:PLUGIN (PJRT), "
+                  "ref (slow, the definition)")
       ->check([](const std::string& name) -> std::string {
         try {
           check_device_name(name);

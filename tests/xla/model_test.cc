@@ -140,5 +140,31 @@ TEST_P(XlaModel, BatchesOfOneTokenShareAProgram) {
   }
 }
 
+// Prompts beside sequences that generate: where they lie and how long they are is an argument.
+TEST_P(XlaModel, MixedStepsOfTheSameSizesShareAProgram) {
+  const auto e = engine(6, 128);
+  std::vector<StateHandle> states;
+  for (int i = 0; i < 6; ++i) states.push_back(e->states().acquire());
+  const auto tokens = random_ids(11, 128, 90);
+  const auto step = [&](const std::vector<std::pair<size_t, size_t>>& parts) {
+    std::vector<Piece> pieces;
+    std::vector<int32_t> rows = {0};
+    for (const auto& [which, length] : parts) {
+      pieces.push_back({&states[which], std::span(tokens).first(length)});
+      rows[0] += static_cast<int32_t>(length);
+    }
+    rows[0] -= 1;
+    const Tensor logits = e->logits(e->step(pieces), rows);
+    std::vector<float> host(static_cast<size_t>(logits.size()));
+    e->backend().read(logits, std::as_writable_bytes(std::span(host)));
+    return host;
+  };
+  step({{0, 1}, {1, 1}, {2, 40}});
+  const auto before = programs_compiled(*e);
+  const auto got = step({{3, 33}, {1, 1}, {2, 1}, {0, 1}, {4, 1}});
+  EXPECT_EQ(programs_compiled(*e), before);
+  EXPECT_TRUE(same_numbers(got, step({{5, 1}})));  // the same token in a fresh state
+}
+
 }  // namespace
 }  // namespace adder::testing

@@ -98,7 +98,7 @@ class RandomProgram {
               return t;
             }());
       case 2:
-        std::ranges::rotate(axes, axes.begin() + axis);
+        std::rotate(axes.begin(), axes.begin() + axis, axes.end());
         return b().transpose(v, axes);
       case 3:
         return b().dynamic_slice(v, indices(rank), some);

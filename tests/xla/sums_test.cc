@@ -17,8 +17,8 @@ using Floats = std::vector<float>;
 using Ints = std::vector<int32_t>;
 using Shape = std::vector<int64_t>;
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInfinite = std::numeric_limits<float>::infinity();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 // Two sums of n products in float32, each in its own order, differ by at most 2 n rounding errors
 // of the largest partial sum; with n <= 70 and terms below 16 that is less than this.
@@ -206,15 +206,16 @@ TEST(Reduce, NothingGivesTheNeutralElement) {
   const std::vector<HostValue> r = c.run();
   EXPECT_EQ(values<float>(r[0]), (Floats{0, 0}));
   EXPECT_EQ(values<int8_t>(r[1])[0], 0);
-  EXPECT_EQ(values<float>(r[2]), (Floats{-kInf, -kInf}));
+  EXPECT_EQ(values<float>(r[2]), (Floats{-kInfinite, -kInfinite}));
   EXPECT_EQ(values<int8_t>(r[3])[0], -128);
-  EXPECT_EQ(values<float>(r[4]), (Floats{kInf, kInf}));
+  EXPECT_EQ(values<float>(r[4]), (Floats{kInfinite, kInfinite}));
   EXPECT_EQ(values<int8_t>(r[5])[0], 127);
 }
 
 TEST(Reduce, LargestIsNanWhereOneIs) {
   ProgramCase c;
-  c.b.result(c.b.reduce(Reducer::kMaximum, c.input(host<float>({2, 2}, {1, kNan, 3, 2})), {1}));
+  c.b.result(
+      c.b.reduce(Reducer::kMaximum, c.input(host<float>({2, 2}, {1, kNotANumber, 3, 2})), {1}));
   const Floats r = values<float>(c.run_one());
   EXPECT_TRUE(std::isnan(r[0]));
   EXPECT_EQ(r[1], 3);
@@ -246,7 +247,7 @@ TEST(Reduce, AnyAxesAgainstTheDefinition) {
 
 TEST(Sort, LargestFirstStableNanLast) {
   ProgramCase c;
-  const Floats keys = {1, kNan, 3, 1, -kInf, 3, kNan, kInf, 0, -0.0f};
+  const Floats keys = {1, kNotANumber, 3, 1, -kInfinite, 3, kNotANumber, kInfinite, 0, -0.0f};
   const Value k = c.input(host<float>({10}, keys)), i = c.b.iota({Element::kI32, {10}}, 0);
   for (const Value v : c.b.sort({k, i}, 0)) c.b.result(v);
   const std::vector<HostValue> r = c.run();

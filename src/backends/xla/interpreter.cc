@@ -143,6 +143,7 @@ class Frame {
 
   void run(const Op& op, const BlockPlan::Step& step) {
     std::vector<Operand> operands;
+    operands.reserve(op.operands.size());
     for (const Value v : op.operands) operands.push_back({&program_.types[v], cells_[v]});
     drop(step.before);
     if (op.code == Opcode::kWhile) {
@@ -171,6 +172,7 @@ class Frame {
 
   void loop(const Op& op, const BlockPlan::Step& step, std::vector<Operand> initial) {
     std::vector<CellsPtr> carried;
+    carried.reserve(initial.size());
     for (Operand& operand : initial) carried.push_back(std::move(operand.cells));
     while (true) {
       const std::vector<CellsPtr> going = run(op.regions[0], step.regions[0], carried);

@@ -68,10 +68,7 @@ std::vector<Value> lower_conv(const Lowering& l) {
   op.many = [&](const std::vector<Value>& rows, Value state, Value valid) {
     return conv.many(rows[0], state, valid);
   };
-  auto out =
-      lower_sequences(l.b, l.attributes.subspan(1), {l.in[0]}, l.in[3], l.in[4], l.in[5], op);
-  if (out[0] == kNoValue) out[0] = l.b.fill(zero(l.b), {l.rows(0), l.cols(0)});
-  return out;
+  return lower_sequences(l.b, l.attributes.subspan(1), {l.in[0]}, l.in[3], l.in[4], l.in[5], op);
 }
 
 }  // namespace adder::xla

@@ -101,11 +101,9 @@ std::vector<Value> lower_selective_scan(const Lowering& l) {
   op.many = [&](const std::vector<Value>& rows, Value state, Value valid) {
     return scan.many(rows, state, valid);
   };
-  auto out =
-      lower_sequences(l.b, l.attributes.subspan(2), {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]},
-                      l.in[8], l.in[9], l.in[10], op);
-  if (out[0] == kNoValue) out[0] = l.b.fill(zero(l.b), {l.rows(0), l.cols(0)});
-  return out;
+  return lower_sequences(l.b, l.attributes.subspan(2),
+                         {l.in[0], l.in[1], l.in[3], l.in[4], l.in[6]}, l.in[8], l.in[9], l.in[10],
+                         op);
 }
 
 }  // namespace adder::xla

@@ -51,34 +51,60 @@ class Sequences {
     return {out, put(state, after, slot)};
   }
 
-  std::vector<Value> packed(Value state, std::span<const int64_t> sequences) {
-    std::vector<Value> outs(sequences.size() / 2, kNoValue);
-    int64_t begin = 0, width = 0, total = 0;
-    for (size_t i = 0; i < outs.size(); ++i) {
-      const int64_t length = sequences[2 * i];
-      if (length > 0 && sequences[2 * i + 1] != 0) {
-        const Value slot = slot_of(static_cast<int64_t>(i));
-        const Value before = take(state, slot);
-        const auto [out, after] = length == 1 ? op_.step(cut(begin, 1, 1), before)
-                                              : op_.many(cut(begin, length, bucket(length)), before,
-                                                         b_.constant(static_cast<int32_t>(length)));
-        outs[i] = b_.slice_axis(out, 0, 0, length);
-        width = b_.type(out).shape[1];
-        state = put(state, after, slot);
-      }
-      begin += length;
-    }
+  // description: the number of single rows, then the padded lengths.
+  std::vector<Value> packed(Value state, std::span<const int64_t> description) {
+    const int64_t singles = description[0];
+    const auto lengths = description.subspan(1);
+    // Behind the rows there is room for the longest sequence, whose padding must lie somewhere.
+    int64_t room = 1;
+    for (const int64_t length : lengths) room = std::max(room, length);
+    int64_t n = 0;
     for (const Value v : rows_)
-      if (v != kNoValue) total = b_.type(v).shape[0];
-    if (width == 0) return {kNoValue, state};
-    std::vector<Value> parts;
-    for (size_t i = 0; i < outs.size(); ++i) {
-      if (outs[i] == kNoValue && sequences[2 * i] > 0)
-        outs[i] = b_.fill(zero(b_), {sequences[2 * i], width});
-      if (outs[i] != kNoValue) parts.push_back(outs[i]);
+      if (v != kNoValue) n = b_.type(v).shape[0];
+    std::vector<Value> roomy;
+    for (const Value v : rows_)
+      roomy.push_back(v == kNoValue ? v : b_.pad(v, zero(b_), {0, 0}, {room, 0}));
+    const Value none = b_.constant(int32_t{0});
+    Value out = kNoValue;
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const int64_t at = 2 * singles + 3 * static_cast<int64_t>(i);
+      const Value begin = slot_of(at), valid = slot_of(at + 1), slot = slot_of(at + 2);
+      const Value active = b_.compare(Comparison::kGe, slot, none);
+      const Value clamped = b_.maximum(slot, none);
+      std::vector<Value> part;
+      for (const Value v : roomy)
+        part.push_back(v == kNoValue
+                           ? v
+                           : b_.dynamic_slice(v, {begin, none}, {lengths[i], b_.type(v).shape[1]}));
+      const Value before = take(state, clamped);
+      const SequenceOp::Result result = op_.many(part, before, valid);
+      state = put(state, b_.select(active, result.state, before), clamped);
+      const Value masked = b_.select(active, result.out, zero(b_));
+      if (out == kNoValue) out = b_.fill(zero(b_), {n + room, b_.type(masked).shape[1]});
+      // In the order of the rows: the next sequence lies over the padding of this one.
+      out = b_.dynamic_update(out, masked, {begin, none});
     }
-    if (total > begin) parts.push_back(b_.fill(zero(b_), {total - begin, width}));
-    return {parts.size() == 1 ? parts[0] : b_.concatenate(parts, 0), state};
+    if (singles == 0) return {b_.slice_axis(out, 0, 0, n), state};
+    const Value where = b_.slice_axis(slots_, 0, 0, singles);
+    std::vector<Value> part;
+    for (const Value v : roomy) part.push_back(v == kNoValue ? v : b_.gather_rows(v, where));
+    const Value slots = b_.slice_axis(slots_, 0, singles, singles);
+    const std::vector<Value> stepped = Sequences(b_, part, slots, op_).steps(state);
+    const int64_t width = b_.type(stepped[0]).shape[1];
+    if (out == kNoValue) out = b_.fill(zero(b_), {n + room, width});
+    const auto carried = b_.loop(
+        {none, out},
+        [&](std::span<const Value> c) {
+          return std::vector<Value>{
+              b_.compare(Comparison::kLt, c[0], b_.constant(static_cast<int32_t>(singles)))};
+        },
+        [&](std::span<const Value> c) {
+          const Value to = b_.reshape(b_.dynamic_slice(where, {c[0]}, {1}), {});
+          const Value row = b_.dynamic_slice(stepped[0], {c[0], none}, {1, width});
+          return std::vector<Value>{b_.add(c[0], b_.constant(int32_t{1})),
+                                    b_.dynamic_update(c[1], row, {to, none})};
+        });
+    return {b_.slice_axis(carried[1], 0, 0, n), stepped[1]};
   }
 
  private:
@@ -90,19 +116,6 @@ class Sequences {
   Value put(Value state, Value row, Value slot) {
     return b_.dynamic_update(state, row, {slot, b_.constant(int32_t{0})});
   }
-  // Rows of one sequence, filled up with zeros.
-  std::vector<Value> cut(int64_t begin, int64_t length, int64_t padded) {
-    std::vector<Value> parts;
-    for (const Value v : rows_) {
-      Value part = v;
-      if (v != kNoValue) part = b_.slice_axis(v, 0, begin, length);
-      if (v != kNoValue && padded > length)
-        part = b_.pad(part, zero(b_), {0, 0}, {padded - length, 0});
-      parts.push_back(part);
-    }
-    return parts;
-  }
-
   Builder& b_;
   const std::vector<Value>& rows_;
   Value slots_;
@@ -125,13 +138,48 @@ SequenceForm sequence_form(const PackedBatch& batch) {
                                                      : SequenceForm::kPacked;
 }
 
+namespace {
+
+int32_t sequence_length(const PackedBatch& batch, size_t i) {
+  return batch.seq_start[i + 1] - batch.seq_start[i];
+}
+
+int64_t padded_singles(const PackedBatch& batch) {
+  int64_t singles = 0;
+  for (size_t i = 0; i < batch.state_slot.size(); ++i) singles += sequence_length(batch, i) == 1;
+  return bucket(singles);
+}
+
+}  // namespace
+
 void describe_sequences(const PackedBatch& batch, std::vector<int64_t>& attributes) {
   const SequenceForm form = sequence_form(batch);
   attributes.push_back(static_cast<int64_t>(form));
   if (form != SequenceForm::kPacked) return;
-  for (size_t i = 0; i < static_cast<size_t>(batch.n_seqs()); ++i) {
-    attributes.push_back(batch.seq_start[i + 1] - batch.seq_start[i]);
-    attributes.push_back(batch.state_slot[i] >= 0);
+  attributes.push_back(padded_singles(batch));
+  for (size_t i = 0; i < batch.state_slot.size(); ++i)
+    if (sequence_length(batch, i) > 1) attributes.push_back(bucket(sequence_length(batch, i)));
+}
+
+void place_sequences(const PackedBatch& batch, int64_t rows, std::vector<int32_t>& slots) {
+  slots.clear();
+  if (sequence_form(batch) != SequenceForm::kPacked) {
+    slots.assign(batch.state_slot.begin(), batch.state_slot.end());
+    if (sequence_form(batch) == SequenceForm::kStep) slots.resize(static_cast<size_t>(rows), -1);
+    return;
+  }
+  const auto singles = static_cast<size_t>(padded_singles(batch));
+  slots.assign(singles, static_cast<int32_t>(rows));  // the first row behind them
+  slots.resize(2 * singles, -1);
+  size_t next = 0;
+  for (size_t i = 0; i < batch.state_slot.size(); ++i) {
+    const int32_t length = sequence_length(batch, i);
+    if (length == 1) {
+      slots[next] = batch.seq_start[i];
+      slots[singles + next++] = batch.state_slot[i];
+    } else if (length > 1) {
+      slots.insert(slots.end(), {batch.seq_start[i], length, batch.state_slot[i]});
+    }
   }
 }
 

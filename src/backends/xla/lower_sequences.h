@@ -4,8 +4,10 @@
 //   kStep    every sequence has one row; which slots is an argument, -1 among them, so that any
 //            batch of the size is the same program. Their states are gathered and put back.
 //   kSingle  one sequence; its length is an argument, rows beyond it are padding.
-//   kPacked  anything else: where sequences begin is part of the program. Each one is computed as
-//            it would be alone, which is what keeps its bits.
+//   kPacked  anything else, such as prompts beside sequences that generate. How many sequences of
+//            one row there are, and the sizes of the others, both padded, are the program; where
+//            they lie, their lengths and slots are an argument. Each is computed as it would be
+//            alone, which is what keeps its bits.
 #pragma once
 
 #include <functional>
@@ -19,8 +21,12 @@ namespace adder::xla {
 
 enum class SequenceForm : int64_t { kStep, kSingle, kPacked };
 SequenceForm sequence_form(const PackedBatch& batch);
-// The form, then for each sequence its length and whether it has a slot. Appends to `attributes`.
+// The form; of kPacked also the padded number of sequences of one row and the padded length of each
+// other one. Appends to `attributes`.
 void describe_sequences(const PackedBatch& batch, std::vector<int64_t>& attributes);
+// The argument `slots`: of kStep and kSingle the slots; of kPacked the rows and then the slots of
+// the sequences of one row, then begin, length and slot of each other one. `rows`: of the operands.
+void place_sequences(const PackedBatch& batch, int64_t rows, std::vector<int32_t>& slots);
 
 struct SequenceOp {
   struct Result {
@@ -33,7 +39,7 @@ struct SequenceOp {
 };
 
 // rows: operands with one row per token, kNoValue where they are not given; state: (slots,
-// elements); slots: i32; valid: scalar i32, of kSingle. Gives out and the new state.
+// elements); slots: of place_sequences; valid: scalar i32, of kSingle. Gives out and the new state.
 std::vector<Value> lower_sequences(Builder& b, std::span<const int64_t> description,
                                    const std::vector<Value>& rows, Value state, Value slots,
                                    Value valid, const SequenceOp& op);

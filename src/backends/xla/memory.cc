@@ -143,6 +143,10 @@ Storage* Memory::find(uintptr_t base) {
   return found == storages_.end() ? nullptr : &found->second;
 }
 
+void Memory::forget_values() {
+  for (auto& [base, storage] : storages_) storage.pieces.clear();
+}
+
 bool Memory::contains(const void* data) const {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const auto next = storages_.upper_bound(address);

@@ -75,6 +75,7 @@ class Memory : public std::enable_shared_from_this<Memory> {
   Storage& storage_of(const Tensor& tensor, View* view);
   bool contains(const void* data) const;
   Storage* find(uintptr_t base);  // null: freed meanwhile
+  void forget_values();
 
  private:
   struct Header;

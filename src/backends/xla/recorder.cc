@@ -40,6 +40,11 @@ int64_t bucket(int64_t n) {
 Recorder::Recorder(std::unique_ptr<Executor> executor)
     : executor_(std::move(executor)), memory_(std::make_shared<Memory>()) {}
 
+// Buffers may be freed later than this, but their arrays belong to the executor.
+Recorder::~Recorder() {
+  memory_->forget_values();
+}
+
 Ref Recorder::append_results(TapeOp op, std::span<const int64_t> operands,
                              std::span<const int64_t> attributes, std::span<const Shape2> shapes) {
   shapes_.insert(shapes_.end(), shapes.begin(), shapes.end());

@@ -24,6 +24,9 @@ struct Shape2 {
 class Recorder {
  public:
   explicit Recorder(std::unique_ptr<Executor> executor);
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
 
   Executor& executor() const { return *executor_; }
   Memory& memory() { return *memory_; }

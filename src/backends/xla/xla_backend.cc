@@ -77,9 +77,8 @@ Ref XlaBackend::optional_rows(const Tensor& tensor, int64_t rows) {
 
 Ref XlaBackend::slots_of(const PackedBatch& batch, int64_t rows) {
   if (loop_.slots != nullptr && batch.state_slot.data() == loop_.slots) return loop_.slot_ref;
-  const bool steps = sequence_form(batch) == SequenceForm::kStep;
-  return recorder_.indices(Recorder::Role::kSlots, batch.state_slot, steps ? rows : batch.n_seqs(),
-                           -1);
+  place_sequences(batch, rows, slots_);
+  return recorder_.indices(Recorder::Role::kSlots, slots_, std::ssize(slots_), -1);
 }
 
 Ref XlaBackend::valid_of(const PackedBatch& batch) {

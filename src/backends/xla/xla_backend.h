@@ -60,6 +60,7 @@ class XlaBackend final : public Backend {
 
   Recorder recorder_;
   LoopValues loop_;
+  std::vector<int32_t> slots_;
   std::vector<int64_t> attributes_;  // of the operation that is being recorded
 };
 
