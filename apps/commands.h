@@ -22,6 +22,7 @@ void add_bench(CLI::App& app);
 void add_roofline(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_validate(CLI::App& app);
+void add_compile(CLI::App& app);
 
 // Subcommands of `adder bench`.
 void add_bench_kernels(CLI::App& bench);

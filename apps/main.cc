@@ -46,6 +46,7 @@ int main(int argc, char** argv) {
   adder::add_roofline(app);
   adder::add_tune(app);
   adder::add_validate(app);
+  adder::add_compile(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -86,6 +86,13 @@ std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool
        "device: {}: this program was built without CUDA, where no nvcc was found", device);
 }
 
+std::optional<ProgramCounts> program_counts(const Backend& backend) {
+  const auto* compiler = dynamic_cast<const xla::XlaBackend*>(&backend);
+  if (compiler == nullptr) return std::nullopt;
+  const xla::Executor& executor = compiler->executor();
+  return ProgramCounts{executor.compiled(), executor.from_cache(), executor.on_disk()};
+}
+
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {
   const DeviceName asked = parse_device(device);
   if (asked.backend == "xla" && !xla::computes_on_host(asked.plugin))

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,14 @@ DeviceName parse_device(std::string_view device);
 // Error(kBadInput) for an unknown device or an instruction set that cannot run here, and
 // Error(kUnsupported) when the build or the machine has no such device.
 std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true);
+
+// The programs that a backend has needed since it was made.
+struct ProgramCounts {
+  int64_t compiled = 0, from_cache = 0;  // taken from the disk
+  int64_t on_disk = 0;                   // of both, those that the next process will find there
+};
+// Nothing: the backend compiles no programs, as all but "xla", or something is around it.
+std::optional<ProgramCounts> program_counts(const Backend& backend);
 
 // What bounds an operation on this machine.
 enum class Limit {

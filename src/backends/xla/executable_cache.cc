@@ -105,9 +105,9 @@ std::optional<std::string> ExecutableCache::find(std::string_view key) const {
   return executable;
 }
 
-void ExecutableCache::store(std::string_view key, std::string_view executable) const {
+bool ExecutableCache::store(std::string_view key, std::string_view executable) const {
   const uint64_t bytes = sizeof(EntryHeader) + key.size() + executable.size();
-  if (!enabled() || bytes > limit_) return;
+  if (!enabled() || bytes > limit_) return false;
   std::error_code error;
   if (fs::create_directories(folder_, error)) {
     fs::permissions(folder_, fs::perms::owner_all, error);
@@ -131,10 +131,11 @@ void ExecutableCache::store(std::string_view key, std::string_view executable) c
     if (file) fs::rename(temporary, path, error);
     if (!file || error) {
       fs::remove(temporary, error);
-      return;
+      return false;
     }
   }
   sweep();
+  return true;
 }
 
 void ExecutableCache::remove(std::string_view key) const {

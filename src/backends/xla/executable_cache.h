@@ -25,8 +25,8 @@ class ExecutableCache {
 
   std::optional<std::string> find(std::string_view key) const;
   // Replaces what is there, then removes the entries that have not been used for longest until the
-  // rest keeps to the limit.
-  void store(std::string_view key, std::string_view executable) const;
+  // rest keeps to the limit. Whether it was written.
+  bool store(std::string_view key, std::string_view executable) const;
   void remove(std::string_view key) const;
 
  private:

@@ -56,6 +56,8 @@ class Executor {
   // Programs that compile() has compiled, and those that it has taken from the disk instead.
   virtual int64_t compiled() const = 0;
   virtual int64_t from_cache() const = 0;
+  // Of all these, those that were found on the disk or put there, for the next process.
+  virtual int64_t on_disk() const { return 0; }
 };
 
 // Runs programs one operation after another on the CPU in the order in which they are written:

@@ -275,7 +275,7 @@ void PjrtExecutor::store(pjrt::LoadedExecutable* loaded, std::string_view text) 
   auto args = pjrt::arguments<pjrt::ExecutableSerializeArgs>();
   args.executable = executable.get();
   if (take_failure(client_->api(), client_->api().executable_serialize(&args))) return;
-  cache_.store(identity_ + std::string(text), {args.bytes, args.bytes_size});
+  if (cache_.store(identity_ + std::string(text), {args.bytes, args.bytes_size})) ++stored_;
   if (args.deleter != nullptr) args.deleter(args.serialized);
 }
 

@@ -34,6 +34,7 @@ class PjrtExecutor final : public Executor {
   std::optional<MemoryUse> memory() const override;
   int64_t compiled() const override { return compiled_; }
   int64_t from_cache() const override { return from_cache_; }
+  int64_t on_disk() const override { return from_cache_ + stored_; }
 
  private:
   PjrtLoadedExecutable load_cached(std::string_view text);
@@ -46,7 +47,7 @@ class PjrtExecutor final : public Executor {
   ExecutableCache cache_;
   std::string compile_options_;
   std::string identity_;  // what a compiled program depends on beside its text
-  int64_t compiled_ = 0, from_cache_ = 0;
+  int64_t compiled_ = 0, from_cache_ = 0, stored_ = 0;
 };
 
 }  // namespace adder::xla

@@ -39,6 +39,7 @@ class XlaBackend final : public Backend {
                                                const DecodeStep& step) override;
 
   Recorder& recorder() { return recorder_; }
+  const Executor& executor() const { return recorder_.executor(); }
 
   // How many rows an operation on so many has: in a loop, which is compiled for its rows, the same.
   int64_t padded(int64_t rows) const { return loop_.tokens != nullptr ? rows : bucket(rows); }

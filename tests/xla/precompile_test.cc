@@ -1,0 +1,119 @@
+// After precompile() an engine in the next process compiles nothing: its programs have the texts
+// that are there.
+#include "engine/precompile.h"
+
+#include <set>
+
+#include "backends/registry.h"
+
+#include "xla/xla_engine.h"
+
+namespace adder::testing {
+namespace {
+
+using Texts = std::shared_ptr<std::set<std::string>>;
+
+// The interpreter with something like the cache on the disk: the texts that were compiled before.
+class KeepingExecutor final : public xla::Executor {
+ public:
+  explicit KeepingExecutor(Texts texts) : texts_(std::move(texts)) {}
+  std::string description() const override { return inner_->description(); }
+  xla::ArrayPtr upload(xla::Type type, std::span<const std::byte> bytes) override {
+    return inner_->upload(std::move(type), bytes);
+  }
+  void download(xla::Array& array, std::span<std::byte> bytes) override {
+    inner_->download(array, bytes);
+  }
+  std::unique_ptr<xla::Executable> compile(const xla::Program& program) override {
+    ++(texts_->insert(xla::stablehlo_text(program)).second ? compiled_ : from_cache_);
+    return inner_->compile(program);
+  }
+  int64_t compiled() const override { return compiled_; }
+  int64_t from_cache() const override { return from_cache_; }
+  int64_t on_disk() const override { return compiled_ + from_cache_; }
+
+ private:
+  std::unique_ptr<xla::Executor> inner_ = xla::make_interpreter();
+  Texts texts_;
+  int64_t compiled_ = 0, from_cache_ = 0;
+};
+
+std::unique_ptr<Engine> keeping_engine(const Texts& texts, int32_t slots) {
+  EngineOptions options;
+  options.device = "xla:interpreter";
+  options.slots = slots;
+  options.block = 16;
+  options.wrap_backend = [texts](std::unique_ptr<Backend>) {
+    return std::make_unique<xla::XlaBackend>(std::make_unique<KeepingExecutor>(texts));
+  };
+  return golden_engine("mamba2_hf", options);
+}
+
+int64_t compiled_for(Engine& engine, int64_t length, int32_t batch, float temperature) {
+  const ProgramCounts before = program_counts(engine.backend()).value();
+  std::vector<GenerationRequest> requests(static_cast<size_t>(batch));
+  for (GenerationRequest& r : requests) {
+    r.prompt = random_ids(3, length, static_cast<int32_t>(engine.vocab_limit()));
+    r.max_tokens = 5;
+    r.ignore_eos = true;
+    r.sampling.temperature = temperature;
+  }
+  generate(engine, requests);
+  return program_counts(engine.backend()).value().compiled - before.compiled;
+}
+
+TEST(Precompile, TheNextProcessCompilesNothing) {
+  const auto texts = std::make_shared<std::set<std::string>>();
+  PrecompileOptions options;
+  options.lengths = {3, 20, 40};
+  const auto parts = precompile([&] { return keeping_engine(texts, 1); }, options);
+  ASSERT_EQ(parts.size(), 5u);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(parts[i].part, PrecompiledPart::kPrompt);
+    EXPECT_EQ(parts[i].size, options.lengths[i]);
+    EXPECT_GT(parts[i].compiled, 0);
+    EXPECT_EQ(parts[i].on_disk, parts[i].compiled + parts[i].from_cache);
+  }
+  EXPECT_EQ(parts[3].part, PrecompiledPart::kStep);
+  EXPECT_EQ(parts[4].part, PrecompiledPart::kLoop);
+  for (const int64_t length : options.lengths) {
+    const auto engine = keeping_engine(texts, 1);
+    EXPECT_EQ(compiled_for(*engine, length, 1, 0.6f), 0) << length;  // what `adder run` draws with
+    EXPECT_EQ(compiled_for(*engine, length, 1, 0.6f), 0) << length << ", once more";
+  }
+  EXPECT_GT(compiled_for(*keeping_engine(texts, 1), 40, 1, 0), 0) << "greedy";
+  EXPECT_GT(compiled_for(*keeping_engine(texts, 1), 100, 1, 0.6f), 0) << "another length";
+  EXPECT_GT(compiled_for(*keeping_engine(texts, 2), 40, 1, 0.6f), 0) << "other slots";
+}
+
+TEST(Precompile, OnceMoreEverythingIsThere) {
+  const auto texts = std::make_shared<std::set<std::string>>();
+  PrecompileOptions options;
+  options.lengths = {20};
+  options.batches = {1, 3};
+  options.sampling.repeat_penalty = 1.1f;
+  const auto make = [&] { return keeping_engine(texts, 3); };
+  const auto first = precompile(make, options), again = precompile(make, options);
+  ASSERT_EQ(first.size(), 5u);
+  ASSERT_EQ(again.size(), first.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(again[i].compiled, 0) << i;
+    EXPECT_EQ(again[i].from_cache, first[i].compiled + first[i].from_cache) << i;
+  }
+}
+
+TEST(Precompile, SaysWhatItCannotDo) {
+  expect_error([] { check_precompiles("cpu"); }, ErrorCode::kUnsupported, "got 'cpu'");
+  const auto texts = std::make_shared<std::set<std::string>>();
+  const auto make = [&] { return keeping_engine(texts, 1); };
+  PrecompileOptions options;
+  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "lengths: ");
+  options.lengths = {0};
+  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "lengths: ");
+  options.lengths = {1};
+  options.batches = {2};
+  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "batch: ");
+}
+
+}  // namespace
+}  // namespace adder::testing
