@@ -1,5 +1,6 @@
 // Whole models recorded and run by the interpreter, against the reference backend.
 
+#include "engine/scoring.h"
 #include "xla/xla_engine.h"
 
 namespace adder::testing {
@@ -104,6 +105,17 @@ TEST_P(XlaModel, TheSameShapeCompilesOnce) {
   EXPECT_TRUE(same_bits(state_values(*e, states[3]), saved));
   feed(*e, states[3], tokens, {1, 18});
   EXPECT_EQ(programs_compiled(*e), with_copies);
+}
+
+// The blocks of a prompt are programs of their own: the last one gives logits, the others are
+// alike.
+TEST_P(XlaModel, ALongerPromptCompilesNothingMore) {
+  const auto e = engine();
+  const auto tokens = random_ids(12, 64 * 6, 90);
+  for (int i = 0; i < 2; ++i) last_logits(*e, std::span(tokens).first(64 * 3), 1);
+  const int64_t compiled = programs_compiled(*e);
+  last_logits(*e, tokens, 1);
+  EXPECT_EQ(programs_compiled(*e), compiled);
 }
 
 // Any batch of one token each, of three or four sequences, is one program.

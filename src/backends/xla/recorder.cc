@@ -230,4 +230,8 @@ void Recorder::flush_if_long() {
   if (!capturing_ && tape_.words().size() > kLongTape) flush();
 }
 
+void Recorder::begin_step() {
+  if (!capturing_ && tape_.size() > 0) flush();
+}
+
 }  // namespace adder::xla

@@ -82,6 +82,9 @@ class Recorder {
   // Runs what has been recorded. `wanted`: values that are needed beside what buffers hold.
   std::vector<ArrayPtr> flush(std::span<const Ref> wanted = {});
   void flush_if_long();
+  // The same where a step begins, so that the blocks of a prompt are one program again and again,
+  // not one that is as long as the prompt.
+  void begin_step();
   // The same, and waits until it is done.
   void synchronize();
 

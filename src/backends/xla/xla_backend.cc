@@ -110,6 +110,7 @@ Ref XlaBackend::valid_of(const PackedBatch& batch) {
 void XlaBackend::embedding(const EmbeddingArgs& a) {
   check(a);
   if (a.out.size() == 0) return;
+  recorder_.begin_step();
   record([&] {
     const int64_t rows = padded(static_cast<int64_t>(a.ids.size()));
     const Ref weight = recorder_.load(a.weight);
