@@ -51,8 +51,9 @@ TEST(Registry, WhatIsBehindTheColonOfXlaIsAPlugin) {
   EXPECT_EQ(parse_device("xla:/a:b/plugin.so").plugin, "/a:b/plugin.so");
   EXPECT_THROW(parse_device("xla:"), Error);
   EXPECT_EQ(make_backend("xla:interpreter")->name(), "xla");
-  for (const auto& refused : {std::function<void()>([] { make_machine_probe("xla"); }),
-                              std::function<void()>([] { make_scan_ladder("xla:cpu"); })}) {
+  for (const auto& refused :
+       {std::function<void()>([] { make_machine_probe("xla:/no/plugin.so"); }),
+        std::function<void()>([] { make_scan_ladder("xla:cpu"); })}) {
     try {
       refused();
       ADD_FAILURE() << "made one";

@@ -17,6 +17,7 @@ using Texts = std::shared_ptr<std::set<std::string>>;
 class KeepingExecutor final : public xla::Executor {
  public:
   explicit KeepingExecutor(Texts texts) : texts_(std::move(texts)) {}
+  bool on_host() const override { return inner_->on_host(); }
   std::string description() const override { return inner_->description(); }
   xla::ArrayPtr upload(xla::Type type, std::span<const std::byte> bytes) override {
     return inner_->upload(std::move(type), bytes);

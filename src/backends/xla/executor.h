@@ -42,10 +42,15 @@ struct MemoryUse {
 class Executor {
  public:
   virtual ~Executor() = default;
+  // Whether it computes on the processor of this machine.
+  virtual bool on_host() const = 0;
   virtual std::string description() const = 0;  // "xla, <plugin>, <device>"
   virtual ArrayPtr upload(Type type, std::span<const std::byte> bytes) = 0;
   // Waits for the array and copies it out, whole. Throws as Executable::run.
   virtual void download(Array& array, std::span<std::byte> bytes) = 0;
+  // Whether products with 16-bit weights cost a conversion of the whole matrix each time, so that
+  // it is worth twice the memory to widen them once.
+  virtual bool widens_weights() const { return false; }
   virtual std::unique_ptr<Executable> compile(const Program& program) = 0;
   virtual std::optional<MemoryUse> memory() const { return std::nullopt; }
   // Programs that compile() has compiled, and those that it has taken from the disk instead.

@@ -225,6 +225,7 @@ class InterpretedProgram final : public Executable {
 
 class Interpreter final : public Executor {
  public:
+  bool on_host() const override { return true; }
   std::string description() const override { return "xla, interpreter, CPU"; }
 
   ArrayPtr upload(Type type, std::span<const std::byte> bytes) override {

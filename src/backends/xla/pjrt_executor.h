@@ -22,9 +22,12 @@ class PjrtExecutor final : public Executor {
  public:
   explicit PjrtExecutor(const Plugin& plugin);
 
+  bool on_host() const override { return client_->platform() == "cpu"; }
   std::string description() const override;
   ArrayPtr upload(Type type, std::span<const std::byte> bytes) override;
   void download(Array& array, std::span<std::byte> bytes) override;
+  // XLA:CPU converts before it multiplies; TPUs and GPUs multiply 16-bit numbers.
+  bool widens_weights() const override { return on_host(); }
   std::unique_ptr<Executable> compile(const Program& program) override;
   // text: StableHLO, one public function `main`. Throws Error(kIo) where the plugin refuses it.
   std::unique_ptr<Executable> compile_text(std::string_view text, Signature signature);

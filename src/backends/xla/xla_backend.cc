@@ -8,6 +8,7 @@
 #include "backends/xla/lower_sample.h"
 #include "backends/xla/lower_sequences.h"
 #include "core/error.h"
+#include "core/quant.h"
 #include "kernels/checks.h"
 
 namespace adder::xla {
@@ -21,6 +22,16 @@ int64_t entry_size(const Tensor& t) {
   return t.dim(0) == 0 ? 0 : t.size() / t.dim(0);
 }
 
+// A 16-bit matrix as float32, row by row.
+std::vector<float> widened(const Tensor& t) {
+  const auto cols = static_cast<size_t>(t.dim(1));
+  std::vector<float> out(static_cast<size_t>(t.size()));
+  for (int64_t row = 0; row < t.dim(0); ++row)
+    dequantize_row(t.dtype, t.bytes(row * t.stride[0]),
+                   std::span(out).subspan(static_cast<size_t>(row) * cols, cols));
+  return out;
+}
+
 }  // namespace
 
 XlaBackend::XlaBackend(std::unique_ptr<Executor> executor) : recorder_(std::move(executor)) {}
@@ -29,12 +40,22 @@ Buffer XlaBackend::allocate(size_t bytes) {
   return recorder_.memory().allocate(bytes);
 }
 
-Tensor XlaBackend::import_weight(const Tensor& host, WeightUse /*use*/, Buffer* owner) {
+Tensor XlaBackend::import_weight(const Tensor& host, WeightUse use, Buffer* owner) {
   if (host.dtype != DType::kF32 && host.dtype != DType::kF16 && host.dtype != DType::kBF16)
     fail(ErrorCode::kUnsupported,
          "xla: weights: expected F32, F16 or BF16, got {}: the XLA backend does not run quantized "
          "models, --device cpu and cuda do",
          dtype_name(host.dtype));
+  if (use == WeightUse::kMatmul && host.dtype != DType::kF32 &&
+      recorder_.executor().widens_weights()) {
+    const std::vector<float> values = widened(host);
+    Tensor wide = host;
+    wide.dtype = DType::kF32;
+    wide.data = const_cast<float*>(values.data());  // import() reads it
+    wide.offset = 0;
+    wide.stride = {host.dim(1), 1};
+    return recorder_.import(wide, owner);
+  }
   return recorder_.import(host, owner);
 }
 
@@ -292,9 +313,20 @@ std::unique_ptr<DecodeLoop> XlaBackend::make_decode_loop(int64_t rows, int64_t v
   return xla::make_decode_loop(*this, rows, vocab_limit, step);
 }
 
+namespace {
+
+std::unique_ptr<Executor> make_executor(std::string_view which) {
+  return which == "interpreter" ? make_interpreter() : make_pjrt_executor(which);
+}
+
+}  // namespace
+
 std::unique_ptr<Backend> make_backend(std::string_view which) {
-  return std::make_unique<XlaBackend>(which == "interpreter" ? make_interpreter()
-                                                             : make_pjrt_executor(which));
+  return std::make_unique<XlaBackend>(make_executor(which));
+}
+
+bool computes_on_host(std::string_view which) {
+  return make_executor(which)->on_host();
 }
 
 }  // namespace adder::xla

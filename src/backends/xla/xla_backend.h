@@ -67,5 +67,7 @@ class XlaBackend final : public Backend {
 
 // which: "interpreter", the name or the path of a plugin, or empty (make_pjrt_executor).
 std::unique_ptr<Backend> make_backend(std::string_view which);
+// Whether that computes on the processor of this machine. Throws as make_backend().
+bool computes_on_host(std::string_view which);
 
 }  // namespace adder::xla
