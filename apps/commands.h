@@ -23,6 +23,7 @@ void add_roofline(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_validate(CLI::App& app);
 void add_compile(CLI::App& app);
+void add_export(CLI::App& app);
 
 // Subcommands of `adder bench`.
 void add_bench_kernels(CLI::App& bench);

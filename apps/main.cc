@@ -47,6 +47,7 @@ int main(int argc, char** argv) {
   adder::add_tune(app);
   adder::add_validate(app);
   adder::add_compile(app);
+  adder::add_export(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -14,6 +14,7 @@
 #include "backends/cuda/ladder.h"
 #include "backends/cuda/probe.h"
 #endif
+#include "backends/xla/program_export.h"
 #include "backends/xla/xla_backend.h"
 #include "core/error.h"
 #include "kernels/checks.h"
@@ -91,6 +92,26 @@ std::optional<ProgramCounts> program_counts(const Backend& backend) {
   if (compiler == nullptr) return std::nullopt;
   const xla::Executor& executor = compiler->executor();
   return ProgramCounts{executor.compiled(), executor.from_cache(), executor.on_disk()};
+}
+
+namespace {
+
+xla::XlaBackend& xla_backend(Backend& backend) {
+  auto* found = dynamic_cast<xla::XlaBackend*>(&backend);
+  if (found == nullptr)
+    fail(ErrorCode::kUnsupported, "export: expected the backend xla, got {}", backend.name());
+  return *found;
+}
+
+}  // namespace
+
+ExportedProgram export_step(Backend& backend, const std::function<Tensor()>& step) {
+  return xla::export_step(xla_backend(backend), step);
+}
+
+ExportedProgram export_decode_loop(Backend& backend, int64_t rows, int64_t vocab_limit,
+                                   int64_t stop_ids, bool greedy, const DecodeStep& step) {
+  return xla::export_decode_loop(xla_backend(backend), rows, vocab_limit, stop_ids, greedy, step);
 }
 
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {

@@ -42,6 +42,30 @@ struct ProgramCounts {
 // Nothing: the backend compiles no programs, as all but "xla", or something is around it.
 std::optional<ProgramCounts> program_counts(const Backend& backend);
 
+// An argument or a result of a program.
+struct ProgramValue {
+  // Where the weight or the state lies that it is; null: it is given anew for each run, and has a
+  // name.
+  const std::byte* memory = nullptr;
+  std::string name;
+  std::string dtype;  // as MLIR writes it: "f32", "ui64"
+  std::vector<int64_t> shape;
+  int32_t donated = -1;  // of an argument: the result that takes over its memory
+};
+struct ExportedProgram {
+  std::string text;  // StableHLO, one function `main`
+  std::vector<ProgramValue> arguments, results;
+};
+// The program of what `step` calls on an "xla" backend, and of the tensor that it returns, the
+// first result ("logits"); behind it the states that it changes. Nothing is run. Throws
+// Error(kUnsupported) for another backend.
+ExportedProgram export_step(Backend& backend, const std::function<Tensor()>& step);
+// The program of a decode loop (kernels/decode_loop.h) of so many rows, without repeat penalty.
+// greedy: nothing is drawn. stop_ids: of a row, at most. Names as in decode_program.h, which also
+// says what comes in which order.
+ExportedProgram export_decode_loop(Backend& backend, int64_t rows, int64_t vocab_limit,
+                                   int64_t stop_ids, bool greedy, const DecodeStep& step);
+
 // What bounds an operation on this machine.
 enum class Limit {
   kMemoryRead,  // bytes per second from memory, far beyond any cache

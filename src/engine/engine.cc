@@ -123,19 +123,22 @@ Tensor Engine::logits(const Tensor& hidden, std::span<const int32_t> rows) {
   return model_->logits(hidden, rows, *workspace_);
 }
 
+DecodeStep Engine::decode_step() {
+  return [this](std::span<const int32_t> tokens, const PackedBatch& batch) {
+    const Tensor hidden = model_->forward(tokens, batch, *states_, *workspace_);
+    std::vector<int32_t> all(tokens.size());
+    std::iota(all.begin(), all.end(), 0);
+    return model_->logits(hidden, all, *workspace_);
+  };
+}
+
 DecodeLoop* Engine::decode_loop(int64_t rows) {
   if (!has_decode_loop_) return nullptr;
   if (decode_loop_ && decode_loop_->rows() == rows) return decode_loop_.get();
   ADDER_CHECK(rows >= 1 && rows <= states_->slots(), "decode_loop: expected 1 to {} rows, got {}",
               states_->slots(), rows);
   decode_loop_.reset();  // first, so that both need not fit
-  decode_loop_ = backend_->make_decode_loop(
-      rows, vocab_limit_, [&](std::span<const int32_t> tokens, const PackedBatch& batch) {
-        const Tensor hidden = model_->forward(tokens, batch, *states_, *workspace_);
-        std::vector<int32_t> all(tokens.size());
-        std::iota(all.begin(), all.end(), 0);
-        return model_->logits(hidden, all, *workspace_);
-      });
+  decode_loop_ = backend_->make_decode_loop(rows, vocab_limit_, decode_step());
   has_decode_loop_ = decode_loop_ != nullptr;
   return decode_loop_.get();
 }

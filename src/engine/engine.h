@@ -52,6 +52,7 @@ class Engine {
 
   const ModelConfig& config() const { return model_->config(); }
   const Checkpoint& checkpoint() const { return model_->checkpoint(); }
+  const LanguageModel& model() const { return *model_; }
   Backend& backend() { return *backend_; }
   const Backend& backend() const { return *backend_; }
   StatePool& states() { return *states_; }
@@ -85,6 +86,8 @@ class Engine {
   // The backend's decode loop over steps of this engine, for `rows` sequences; null when it
   // has none. The last one that was asked for is kept.
   DecodeLoop* decode_loop(int64_t rows);
+  // What that loop repeats.
+  DecodeStep decode_step();
   // Saved logits of one position, (vocab_rows) values, as the backend's (1, vocab_rows).
   Tensor import_logits(std::span<const float> saved);
 

@@ -52,6 +52,7 @@ class LanguageModel {
   const ModelConfig& config() const { return config_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   Backend& backend() const { return backend_; }
+  const Weights& weights() const { return weights_; }
 
   // Runs tokens (batch.n_tokens()) of the packed sequences through all layers and advances their
   // state. Returns the final, normalised hidden state (n_tokens, d_model) f32, valid until the next

@@ -1,4 +1,4 @@
-"""End-to-end test of the commands about compiled programs, on the interpreter of the XLA backend.
+"""End-to-end test of the commands about programs of the XLA backend, on its interpreter.
 
 Usage: xla_test.py PATH_TO_ADDER SOURCE_DIR [unittest options]
 """
@@ -65,6 +65,34 @@ class Compile(unittest.TestCase):
         _, err = adder("compile", self.model, "--lengths", 5, "--batch", 3, "--slots", 2,
                        "--device", DEVICE, expect=1)
         self.assertIn("batch: expected 1 to 2 sequences, got 3", err)
+
+
+class Export(unittest.TestCase):
+    def setUp(self):
+        self.model = SOURCE / "tests/golden/mamba2_hf"
+
+    def test_writes_a_folder_that_describes_itself(self):
+        with tempfile.TemporaryDirectory() as folder:
+            target = pathlib.Path(folder) / "exported"
+            out, err = adder("export", self.model, "--stablehlo", target, "--blocks", "16,60", "--json")
+            self.assertEqual(err, "")
+            files = {f["name"]: f["bytes"] for f in json.loads(out)["files"]}
+            self.assertEqual(sorted(files), ["generate.mlir", "manifest.json", "prefill_16.mlir",
+                                             "prefill_64.mlir", "run.py", "step.mlir",
+                                             "weights.safetensors"])
+            self.assertEqual({p.name: p.stat().st_size for p in target.iterdir()}, files)
+            self.assertEqual([p.name for p in pathlib.Path(folder).iterdir()], ["exported"])
+            manifest = json.loads((target / "manifest.json").read_text())
+            self.assertEqual([p["file"] for p in manifest["programs"]],
+                             ["prefill_16.mlir", "prefill_64.mlir", "step.mlir", "generate.mlir"])
+            compile((target / "run.py").read_text(), "run.py", "exec")  # is Python
+            _, err = adder("export", self.model, "--stablehlo", target, expect=1)
+            self.assertIn("expected a new or an empty folder", err)
+            self.assertEqual({p.name: p.stat().st_size for p in target.iterdir()}, files)
+
+    def test_wrong_usage(self):
+        adder("export", self.model, expect=2)
+        adder("export", self.model, "--stablehlo", "x", "--blocks", "1", expect=2)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,6 @@
 namespace adder::xla {
 namespace {
 
-// One run of the program, of which the host reads the ids afterwards.
-constexpr int64_t kDecodeSteps = 16;
-
 class XlaDecodeLoop final : public DecodeLoop {
  public:
   XlaDecodeLoop(XlaBackend& backend, int64_t rows, int64_t vocab_limit, const DecodeStep& step)
@@ -23,26 +20,10 @@ class XlaDecodeLoop final : public DecodeLoop {
     shape_.rows = rows;
     shape_.steps = kDecodeSteps;
     shape_.vocab_limit = vocab_limit;
-    const auto n = static_cast<size_t>(rows);
-    std::vector<int32_t> starts(n + 1), slots(n), tokens(n, 0);
-    std::iota(starts.begin(), starts.end(), 0);
-    std::iota(slots.begin(), slots.end(), 0);  // any that pass the checks
-    const Type type{Element::kI32, {rows}};
-    const Type types[] = {type, type};
-    const std::vector<Ref> refs = recorder_.begin_capture(types);
-    try {
-      backend.set_loop_values({tokens.data(), slots.data(), refs[0], refs[1]});
-      const Tensor logits = step(tokens, {starts, slots});
-      check(SampleArgs{logits, vocab_limit, std::vector<SampleParams>(n), ids_});
-      vocab_ = logits.dim(1);
-      logits_ = recorder_.load(logits);
-      step_ = recorder_.end_capture();
-      backend.set_loop_values({});
-    } catch (...) {
-      backend.set_loop_values({});
-      recorder_.drop_capture();
-      throw;
-    }
+    CapturedStep captured = capture_step(backend, rows, vocab_limit, step);
+    vocab_ = captured.vocab;
+    logits_ = captured.logits;
+    step_ = std::move(captured.step);
   }
 
   int64_t rows() const override { return shape_.rows; }
@@ -204,9 +185,36 @@ class XlaDecodeLoop final : public DecodeLoop {
 
 }  // namespace
 
+CapturedStep capture_step(XlaBackend& backend, int64_t rows, int64_t vocab_limit,
+                          const DecodeStep& step) {
+  ADDER_CHECK(rows >= 1, "decode_loop: rows: expected at least 1, got {}", rows);
+  const auto n = static_cast<size_t>(rows);
+  std::vector<int32_t> starts(n + 1), slots(n), tokens(n, 0), ids(n);
+  std::iota(starts.begin(), starts.end(), 0);
+  std::iota(slots.begin(), slots.end(), 0);  // any that pass the checks
+  const Type type{Element::kI32, {rows}};
+  const Type types[] = {type, type};
+  Recorder& recorder = backend.recorder();
+  const std::vector<Ref> refs = recorder.begin_capture(types);
+  CapturedStep captured;
+  try {
+    backend.set_loop_values({tokens.data(), slots.data(), refs[0], refs[1]});
+    const Tensor logits = step(tokens, {starts, slots});
+    check(SampleArgs{logits, vocab_limit, std::vector<SampleParams>(n), ids});
+    captured.vocab = logits.dim(1);
+    captured.logits = recorder.load(logits);
+    captured.step = recorder.end_capture();
+    backend.set_loop_values({});
+  } catch (...) {
+    backend.set_loop_values({});
+    recorder.drop_capture();
+    throw;
+  }
+  return captured;
+}
+
 std::unique_ptr<DecodeLoop> make_decode_loop(XlaBackend& backend, int64_t rows, int64_t vocab_limit,
                                              const DecodeStep& step) {
-  ADDER_CHECK(rows >= 1, "decode_loop: rows: expected at least 1, got {}", rows);
   return std::make_unique<XlaDecodeLoop>(backend, rows, vocab_limit, step);
 }
 

@@ -9,13 +9,13 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
-Place whole_place(const CellsPtr& cells, const Shape& shape) {
+Cursor whole_place(const CellsPtr& cells, const Shape& shape) {
   return {cells->data(), row_major_strides(shape)};
 }
 
 // The part of an array that begins at `starts`.
-Place part_place(const CellsPtr& cells, const Type& type, const Shape& starts) {
-  Place place = whole_place(cells, type.shape);
+Cursor part_place(const CellsPtr& cells, const Type& type, const Shape& starts) {
+  Cursor place = whole_place(cells, type.shape);
   int64_t offset = 0;
   for (size_t i = 0; i < starts.size(); ++i) offset += starts[i] * place.strides[i];
   place.data += offset * static_cast<int64_t>(element_bytes(type.element));
@@ -37,7 +37,7 @@ void copy_run(std::byte* to, int64_t to_stride, const std::byte* from, int64_t f
 }
 
 template <typename T>
-void copy_all(const Place& to, const Place& from, const Shape& shape) {
+void copy_all(const Cursor& to, const Cursor& from, const Shape& shape) {
   const size_t outer = shape.size() - 1;
   const auto width = static_cast<int64_t>(sizeof(T));
   Shape index(outer);
@@ -138,10 +138,10 @@ Shape row_major_strides(const Shape& shape) {
   return strides;
 }
 
-void copy_elements(const Place& to, const Place& from, Shape shape, size_t width) {
+void copy_elements(const Cursor& to, const Cursor& from, Shape shape, size_t width) {
   if (std::ranges::find(shape, 0) != shape.end()) return;
   // Axes that lie in both as one axis would become one.
-  Place out{to.data, {}}, in{from.data, {}};
+  Cursor out{to.data, {}}, in{from.data, {}};
   Shape merged;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (shape[i] == 1) continue;
@@ -187,14 +187,14 @@ CellsPtr interpret_movement(const Op& op, std::span<Operand> operands, const Typ
   }
 
   auto cells = std::make_shared<Cells>(result.bytes());
-  const Place to = whole_place(cells, result.shape);
+  const Cursor to = whole_place(cells, result.shape);
   switch (op.code) {
     case Opcode::kConstant:
       fill_cells_of(*cells, width, op.payload);
       return cells;
     case Opcode::kTranspose: {
       const Shape strides = row_major_strides(operands[0].type->shape);
-      Place from{operands[0].cells->data(), {}};
+      Cursor from{operands[0].cells->data(), {}};
       for (const int64_t axis : op.dims) from.strides.push_back(strides[axis]);
       copy_elements(to, from, result.shape, width);
       return cells;
@@ -202,7 +202,7 @@ CellsPtr interpret_movement(const Op& op, std::span<Operand> operands, const Typ
     case Opcode::kBroadcastInDim: {
       const Shape& shape = operands[0].type->shape;
       const Shape strides = row_major_strides(shape);
-      Place from{operands[0].cells->data(), Shape(result.shape.size())};
+      Cursor from{operands[0].cells->data(), Shape(result.shape.size())};
       for (size_t i = 0; i < shape.size(); ++i)
         if (shape[i] > 1) from.strides[op.dims[i]] = strides[i];
       copy_elements(to, from, result.shape, width);

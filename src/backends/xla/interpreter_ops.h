@@ -55,14 +55,14 @@ std::vector<CellsPtr> interpret_sort(const Op& op, std::span<const Operand> oper
 std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape);
 
 // An array somewhere in memory; strides in elements.
-struct Place {
+struct Cursor {
   std::byte* data;
   std::vector<int64_t> strides;
 };
 
 // Copies `shape` elements of `width` bytes; the two do not overlap. A stride of 0 in `from`
 // repeats.
-void copy_elements(const Place& to, const Place& from, std::vector<int64_t> shape, size_t width);
+void copy_elements(const Cursor& to, const Cursor& from, std::vector<int64_t> shape, size_t width);
 
 // What binary operations and reductions have in common. Integers wrap around; as in XLA the larger
 // or smaller of a NaN and a number is NaN, and 0 is larger than -0.

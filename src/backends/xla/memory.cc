@@ -143,6 +143,14 @@ Storage* Memory::find(uintptr_t base) {
   return found == storages_.end() ? nullptr : &found->second;
 }
 
+std::optional<uintptr_t> Memory::address_of(const Array& array) const {
+  for (const auto& [base, storage] : storages_)
+    for (const Piece& piece : storage.pieces)
+      if (piece.array.get() == &array)
+        return base + static_cast<uintptr_t>(piece.view.offset) * element_bytes(piece.view.element);
+  return std::nullopt;
+}
+
 void Memory::forget_values() {
   for (auto& [base, storage] : storages_) storage.pieces.clear();
 }

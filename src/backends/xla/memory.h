@@ -76,6 +76,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   bool contains(const void* data) const;
   Storage* find(uintptr_t base);  // null: freed meanwhile
   void forget_values();
+  // The address of what an array is the value of; nothing: of nothing here.
+  std::optional<uintptr_t> address_of(const Array& array) const;
 
  private:
   struct Header;

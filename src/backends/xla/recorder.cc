@@ -95,6 +95,12 @@ Ref Recorder::numbers(Role role, Element element, std::span<const std::byte> byt
   return small->ref = argument(small->array);
 }
 
+std::optional<Recorder::Role> Recorder::role_of(const Array& array) const {
+  for (const Small& s : small_)
+    if (s.array.get() == &array) return s.role;
+  return std::nullopt;
+}
+
 Ref Recorder::indices(Role role, std::span<const int32_t> values, int64_t length, int32_t filler) {
   thread_local std::vector<int32_t> padded;
   padded.assign(values.begin(), values.end());

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -116,6 +117,8 @@ class Recorder {
   std::vector<Ref> begin_capture(std::span<const Type> extra);
   Capture end_capture();
   void drop_capture();
+  // Which small array this is, of the newest ones.
+  std::optional<Role> role_of(const Array& array) const;
   // The array of a state, which the caller takes over, and the one that takes its place.
   ArrayPtr take_state(const State& state);
   void put_state(const State& state, ArrayPtr array);
