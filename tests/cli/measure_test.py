@@ -54,7 +54,7 @@ class Measure(unittest.TestCase):
     def test_validate_fails_beyond_its_bounds(self):
         out, err = adder("validate", "--greedy", 2, "--relative", "1e-12", "--tokens", "5,6,7", expect=1)
         self.assertIn("FAILED", out)
-        self.assertEqual(err, "adder: validate: beyond the bounds: cpu\n")
+        self.assertEqual(err, "adder: validate: beyond the bounds: ref, cpu\n")
         _, err = adder("validate", "--devices", "gpu", "--tokens", "5,6", expect=1)
         self.assertIn("device: expected one of", err)
 
