@@ -44,9 +44,9 @@ std::optional<ProgramCounts> program_counts(const Backend& backend);
 
 // An argument or a result of a program.
 struct ProgramValue {
-  // Where the weight or the state lies that it is; null: it is given anew for each run, and has a
-  // name.
-  const std::byte* memory = nullptr;
+  // The address of the weight or the state that it is, which nobody may read; 0: it is given anew
+  // for each run, and has a name.
+  uintptr_t memory = 0;
   std::string name;
   std::string dtype;  // as MLIR writes it: "f32", "ui64"
   std::vector<int64_t> shape;

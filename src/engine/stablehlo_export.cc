@@ -90,7 +90,7 @@ class StablehloExport {
   }
 
  private:
-  static const std::byte* address(const Tensor& t) { return t.bytes(); }
+  static uintptr_t address(const Tensor& t) { return reinterpret_cast<uintptr_t>(t.bytes()); }
 
   void add_state(const std::string& name, const Tensor& t) {
     names_[address(t)] = {"state", name};
@@ -110,7 +110,7 @@ class StablehloExport {
 
   Json to_json(const ProgramValue& v, bool argument) const {
     Json j;
-    if (v.memory == nullptr) {
+    if (v.memory == 0) {
       j["kind"] = argument ? "input" : "output";
       j["name"] = v.name;
     } else {
@@ -130,7 +130,7 @@ class StablehloExport {
     about["file"] = name + ".mlir";
     for (const ProgramValue& v : program.arguments) {
       about["arguments"].push_back(to_json(v, true));
-      if (v.memory != nullptr && names_.at(v.memory).kind == "state")
+      if (v.memory != 0 && names_.at(v.memory).kind == "state")
         shapes_[names_.at(v.memory).name] = {v.dtype, v.shape};
     }
     for (const ProgramValue& v : program.results) about["results"].push_back(to_json(v, false));
@@ -189,9 +189,8 @@ class StablehloExport {
       written += bytes.size();
     });
     for (const NamedWeight& w : weights_) {
-      std::vector<int64_t> shape;
-      for (int axis = 0; axis < w.tensor.rank; ++axis) shape.push_back(w.tensor.dim(axis));
-      writer.declare(w.name, w.tensor.dtype, std::move(shape));
+      const auto first = w.tensor.shape.begin();
+      writer.declare(w.name, w.tensor.dtype, std::vector<int64_t>(first, first + w.tensor.rank));
     }
     std::vector<std::byte> bytes;
     for (const NamedWeight& w : weights_) {
@@ -249,7 +248,7 @@ class StablehloExport {
   std::unique_ptr<Engine> engine_;
   std::vector<StateHandle> states_;  // of the engine
   std::vector<NamedWeight> weights_;
-  std::map<const std::byte*, Known> names_;
+  std::map<uintptr_t, Known> names_;
   std::vector<std::string> state_list_;
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> shapes_;  // of the states
   std::vector<Json> programs_;

@@ -72,6 +72,7 @@ class Sequences {
       const Value active = b_.compare(Comparison::kGe, slot, none);
       const Value clamped = b_.maximum(slot, none);
       std::vector<Value> part;
+      part.reserve(roomy.size());
       for (const Value v : roomy)
         part.push_back(v == kNoValue
                            ? v
@@ -87,6 +88,7 @@ class Sequences {
     if (singles == 0) return {b_.slice_axis(out, 0, 0, n), state};
     const Value where = b_.slice_axis(slots_, 0, 0, singles);
     std::vector<Value> part;
+    part.reserve(roomy.size());
     for (const Value v : roomy) part.push_back(v == kNoValue ? v : b_.gather_rows(v, where));
     const Value slots = b_.slice_axis(slots_, 0, singles, singles);
     const std::vector<Value> stepped = Sequences(b_, part, slots, op_).steps(state);

@@ -85,8 +85,7 @@ class Description {
     if (to.size() >= values.size())
       fail(ErrorCode::kInternal, "xla: export: expected {} values, got more", values.size());
     const Type& type = p_.types[values[to.size()]];
-    to.push_back({reinterpret_cast<const std::byte*>(address), std::move(name),
-                  std::string(element_name(type.element)), type.shape});
+    to.push_back({address, std::move(name), std::string(element_name(type.element)), type.shape});
   }
 
   Recorder& recorder_;
