@@ -3,6 +3,7 @@
 #   1. every program that its tests run, in jaxlib (tools/run_stablehlo.py)
 #   2. the same programs, copies, donation and the cache on a CPU plugin (tools/pjrt_cpu_plugin.sh)
 #   3. the golden models on that plugin against ref and cpu, and a second start that compiles nothing
+#   4. what adder export writes, in jaxlib again: the same greedy tokens as adder run
 # jaxlib is kept in a virtual environment under build/, and so is the plugin.
 # Usage: test_xla.sh PATH_TO_TEST_XLA PATH_TO_ADDER
 set -euo pipefail
@@ -51,3 +52,14 @@ ls -i "$XDG_CACHE_HOME/adder/xla" | diff "$work/compiled" - >/dev/null || {
   exit 1
 }
 echo "$(wc -l <"$work/compiled") programs, none compiled twice"
+
+for model in mamba1_hf mamba2_hf; do
+  "$adder" export "tests/golden/$model" --stablehlo "$work/$model" >/dev/null
+  got=$("$environment/bin/python" "$work/$model/run.py" 12,7,19 -n 16)
+  want=$("$adder" run "tests/golden/$model" --tokens 12,7,19 -n 16 --temp 0)
+  [ "$got" = "$want" ] || {
+    echo "xla: $model, exported: expected the tokens $want, got $got" >&2
+    exit 1
+  }
+done
+echo "exported programs give the same tokens"
