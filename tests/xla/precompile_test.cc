@@ -5,7 +5,7 @@
 #include <set>
 
 #include "backends/registry.h"
-
+#include "testing/forwarding_executor.h"
 #include "xla/xla_engine.h"
 
 namespace adder::testing {
@@ -14,40 +14,25 @@ namespace {
 using Texts = std::shared_ptr<std::set<std::string>>;
 
 // The interpreter with something like the cache on the disk: the texts that were compiled before.
-class KeepingExecutor final : public xla::Executor {
+class KeepingExecutor final : public ForwardingExecutor {
  public:
   explicit KeepingExecutor(Texts texts) : texts_(std::move(texts)) {}
-  bool on_host() const override { return true; }
-  std::string description() const override { return inner_->description(); }
-  xla::ArrayPtr upload(xla::Type type, std::span<const std::byte> bytes) override {
-    return inner_->upload(std::move(type), bytes);
-  }
-  void download(xla::Array& array, std::span<std::byte> bytes) override {
-    inner_->download(array, bytes);
-  }
   std::unique_ptr<xla::Executable> compile(const xla::Program& program) override {
     ++(texts_->insert(xla::stablehlo_text(program)).second ? compiled_ : from_cache_);
-    return inner_->compile(program);
+    return ForwardingExecutor::compile(program);
   }
   int64_t compiled() const override { return compiled_; }
   int64_t from_cache() const override { return from_cache_; }
   int64_t on_disk() const override { return compiled_ + from_cache_; }
 
  private:
-  std::unique_ptr<xla::Executor> inner_ = xla::make_interpreter();
   Texts texts_;
   int64_t compiled_ = 0, from_cache_ = 0;
 };
 
 std::unique_ptr<Engine> keeping_engine(const Texts& texts, int32_t slots) {
-  EngineOptions options;
-  options.device = "xla:interpreter";
-  options.slots = slots;
-  options.block = 16;
-  options.wrap_backend = [texts](std::unique_ptr<Backend>) {
-    return std::make_unique<xla::XlaBackend>(std::make_unique<KeepingExecutor>(texts));
-  };
-  return golden_engine("mamba2_hf", options);
+  const auto make = [texts] { return std::make_unique<KeepingExecutor>(texts); };
+  return golden_engine("mamba2_hf", on_executor(make, slots, 16));
 }
 
 int64_t compiled_for(Engine& engine, int64_t length, int32_t batch, float temperature) {

@@ -197,7 +197,11 @@ Value Builder::dot(Value lhs, Value rhs, DotDims dims) {
     if (!lhs_used[i]) result.shape.push_back(a.shape[i]);
   for (size_t i = 0; i < b.shape.size(); ++i)
     if (!rhs_used[i]) result.shape.push_back(b.shape[i]);
-  return append({.code = kCode, .operands = {lhs, rhs}, .dot = std::move(dims)}, std::move(result));
+  const Precision precision =
+      a.element == Element::kF32 ? Precision::kHighest : Precision::kDefault;
+  return append(
+      {.code = kCode, .operands = {lhs, rhs}, .dot = std::move(dims), .precision = precision},
+      std::move(result));
 }
 
 }  // namespace adder::xla

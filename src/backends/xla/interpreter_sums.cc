@@ -15,8 +15,11 @@ using Shape = std::vector<int64_t>;
 // One operand of a product as rows of `depth` contracted elements.
 class ProductRows {
  public:
-  ProductRows(const Operand& operand, const Shape& batch, const Shape& contract)
-      : element_(operand.type->element), data_(operand.cells->data()) {
+  ProductRows(const Operand& operand, const Shape& batch, const Shape& contract,
+              Precision precision)
+      : element_(operand.type->element),
+        rounds_(element_ == Element::kF32 && precision == Precision::kDefault),
+        data_(operand.cells->data()) {
     const Shape& shape = operand.type->shape;
     const Shape strides = row_major_strides(shape);
     std::vector<bool> used(shape.size());
@@ -29,7 +32,8 @@ class ProductRows {
     for (const int64_t axis : contract) take(axis, depth_extents_, depth_strides_);
     for (int64_t axis = 0; axis < std::ssize(shape); ++axis)
       if (!used[axis]) take(axis, row_extents_, row_strides_);
-    direct_ = element_ == Element::kF32 && depth_strides_ == row_major_strides(depth_extents_);
+    direct_ = element_ == Element::kF32 && !rounds_ &&
+              depth_strides_ == row_major_strides(depth_extents_);
   }
 
   int64_t batches() const { return product(batch_extents_); }
@@ -46,6 +50,8 @@ class ProductRows {
     if (element_ == Element::kF32) {
       copy_elements({reinterpret_cast<std::byte*>(scratch), packed}, {from, depth_strides_},
                     depth_extents_, sizeof(float));
+      if (rounds_)
+        for (int64_t i = 0; i < depth(); ++i) scratch[i] = bf16_to_f32(f32_to_bf16(scratch[i]));
       return scratch;
     }
     halves_.resize(static_cast<size_t>(depth()));
@@ -69,6 +75,7 @@ class ProductRows {
   }
 
   Element element_;
+  bool rounds_;  // float32 to bfloat16
   std::byte* data_;
   Shape batch_extents_, batch_strides_, row_extents_, row_strides_, depth_extents_, depth_strides_;
   bool direct_ = false;
@@ -161,8 +168,8 @@ void reduce_elements(const Op& op, std::span<const Operand> operands, Cells& res
 
 CellsPtr interpret_dot(const Op& op, std::span<const Operand> operands, const Type& result) {
   auto cells = std::make_shared<Cells>(result.bytes());
-  ProductRows lhs(operands[0], op.dot.lhs_batch, op.dot.lhs_contract);
-  ProductRows rhs(operands[1], op.dot.rhs_batch, op.dot.rhs_contract);
+  ProductRows lhs(operands[0], op.dot.lhs_batch, op.dot.lhs_contract, op.precision);
+  ProductRows rhs(operands[1], op.dot.rhs_batch, op.dot.rhs_contract, op.precision);
   const int64_t depth = lhs.depth(), rows = lhs.rows(), columns = rhs.rows();
   // All rows of the left side are at hand while a few of the right side pass by.
   constexpr int64_t kPanel = 32;

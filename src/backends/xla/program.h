@@ -84,6 +84,10 @@ struct DotDims {
   std::vector<int64_t> lhs_batch, rhs_batch, lhs_contract, rhs_contract;
 };
 
+// Of a product with float32 operands. By default a TPU rounds them to bfloat16 and a GPU to 19
+// bits; so does the interpreter, to bfloat16, although XLA on a CPU does not.
+enum class Precision : uint8_t { kDefault, kHighest };
+
 struct Op;
 
 // A list of operations with what comes in and goes out. An operation may use values of the blocks
@@ -102,6 +106,7 @@ struct Op {
   int64_t axis = 0;
   uint64_t payload = 0;
   DotDims dot = {};
+  Precision precision = Precision::kDefault;  // of kDotGeneral
   Comparison compare = Comparison::kEq;
   Reducer reducer = Reducer::kAdd;
   std::vector<Block> regions = {};
@@ -116,8 +121,7 @@ struct Program {
 };
 
 // The generic text form of StableHLO, in creation order: the same program has the same bytes.
-// float32 constants are hexadecimal bit patterns, and every dot_general of float32 asks for the
-// highest precision.
+// float32 constants are hexadecimal bit patterns.
 std::string stablehlo_text(const Program& program);
 
 // What is wrong with a program, one line, or nothing: every value defined once and before its use,

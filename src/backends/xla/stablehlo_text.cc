@@ -244,9 +244,7 @@ class TextWriter {
     if (!op.dot.lhs_batch.empty())
       batch = fmt::format("lhs_batching_dimensions = {}, rhs_batching_dimensions = {}, ",
                           integer_list(op.dot.lhs_batch), integer_list(op.dot.rhs_batch));
-    // Without it float32 is rounded to bfloat16 on a TPU and to 19 bits on a GPU.
-    const bool is_float32 = program_.types[op.operands[0]].element == Element::kF32;
-    const std::string_view precision = is_float32 ? "HIGHEST" : "DEFAULT";
+    const std::string_view precision = op.precision == Precision::kHighest ? "HIGHEST" : "DEFAULT";
     return fmt::format(
         "dot_dimension_numbers = #stablehlo.dot<{0}lhs_contracting_dimensions = {1}, "
         "rhs_contracting_dimensions = {2}>, precision_config = [#stablehlo<precision {3}>, "
