@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "backends/xla/decode_program.h"
 #include "backends/xla/lower_sample.h"
@@ -144,14 +145,8 @@ class XlaDecodeLoop final : public DecodeLoop {
                                 [&] { return decode_program(shape_, step_, logits_); });
   }
 
-  // The steps that have been asked for, at once.
-  void run() {
-    const auto steps = static_cast<int32_t>(pending_);
-    Executable& executable = program();
-    std::vector<ArrayPtr> arguments = {
-        make(Element::kI32, {}, std::as_bytes(std::span(&steps, 1)))};
-    arguments.insert(arguments.end(), kept_.begin(), kept_.end());
-    arguments.insert(arguments.end(), options_.begin(), options_.end());
+  // What the step takes beside tokens and slots: its own arrays, and the states'.
+  void append_states(std::vector<ArrayPtr>& arguments) {
     std::vector<ArrayPtr> states;
     for (const Recorder::State& state : step_.states) states.push_back(recorder_.take_state(state));
     for (size_t i = 2; i < step_.arguments.size(); ++i) {
@@ -160,7 +155,24 @@ class XlaDecodeLoop final : public DecodeLoop {
         if (step_.states[k].argument == static_cast<int32_t>(i)) array = std::move(states[k]);
       arguments.push_back(std::move(array));
     }
-    const std::vector<ArrayPtr> results = executable.run(arguments);
+  }
+
+  // The steps that have been asked for, at once. They are not asked for again where they fail.
+  void run() {
+    const auto steps = static_cast<int32_t>(std::exchange(pending_, 0));
+    Executable& executable = program();
+    std::vector<ArrayPtr> arguments = {
+        make(Element::kI32, {}, std::as_bytes(std::span(&steps, 1)))};
+    arguments.insert(arguments.end(), kept_.begin(), kept_.end());
+    arguments.insert(arguments.end(), options_.begin(), options_.end());
+    std::vector<ArrayPtr> results;
+    try {
+      append_states(arguments);
+      results = executable.run(arguments);
+    } catch (const std::exception& failure) {
+      recorder_.lose_states(step_.states, failure);
+      throw;
+    }
     const auto kept = static_cast<size_t>(kept_values(shape_));
     kept_.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(kept));
     for (size_t k = 0; k < step_.states.size(); ++k)
@@ -168,8 +180,7 @@ class XlaDecodeLoop final : public DecodeLoop {
     chosen_.resize(static_cast<size_t>(kDecodeSteps * shape_.rows));
     recorder_.executor().download(*results[kept], std::as_writable_bytes(std::span(chosen_)));
     next_ = 0;
-    done_ = pending_;
-    pending_ = 0;
+    done_ = steps;
   }
 
   Recorder& recorder_;

@@ -58,6 +58,7 @@ struct Piece {
   Ref ref = kNoRef;
   int32_t argument = -1;  // which `array` is in that program
   int32_t donor = -1;     // the one that held the same view before, whose memory may be reused
+  bool lost = false;      // the program that was to make `array` has failed
 };
 
 struct Storage {

@@ -116,7 +116,7 @@ Ref Recorder::piece_ref(Piece& piece) {
   if (piece.epoch != epoch_) {
     piece.epoch = epoch_;
     piece.argument = static_cast<int32_t>(arguments_.size());
-    piece.ref = argument(piece.array);
+    piece.ref = argument(array_of(piece));
   }
   return piece.ref;
 }
@@ -183,7 +183,7 @@ std::vector<ArrayPtr> Recorder::flush(std::span<const Ref> wanted) {
     if (storage == nullptr) continue;  // freed before anybody read it
     storage->dirty = false;
     for (Piece& piece : storage->pieces) {
-      if (piece.array != nullptr) continue;
+      if (piece.array != nullptr || piece.lost) continue;
       written.push_back(&piece);
       outputs.push_back(piece.ref);
       const int32_t donor = piece.donor;
@@ -203,11 +203,9 @@ std::vector<ArrayPtr> Recorder::flush(std::span<const Ref> wanted) {
   };
   try {
     if (!outputs.empty()) results = compiled(outputs, donated).run(arguments_);
-  } catch (...) {
-    // What was to be written is lost; the next program begins afresh.
-    for (const uintptr_t base : dirty_)
-      if (Storage* storage = memory_->find(base))
-        std::erase_if(storage->pieces, [](const Piece& p) { return p.array == nullptr; });
+  } catch (const std::exception& failure) {
+    failure_ = failure.what();
+    for (Piece* piece : written) piece->lost = true;
     finish();
     throw;
   }

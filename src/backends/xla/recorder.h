@@ -1,10 +1,12 @@
 // Records operations on the values of buffers and runs them together.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -80,7 +82,9 @@ class Recorder {
   Ref append_results(TapeOp op, std::span<const int64_t> operands,
                      std::span<const int64_t> attributes, std::span<const Shape2> shapes);
 
-  // Runs what has been recorded. `wanted`: values that are needed beside what buffers hold.
+  // Runs what has been recorded. `wanted`: values that are needed beside what buffers hold. Where
+  // that fails, what it was to write is lost: reading it throws Error(kIo) until it is written
+  // anew as a whole, and what is left of a state after one slot has been written is NaN.
   std::vector<ArrayPtr> flush(std::span<const Ref> wanted = {});
   void flush_if_long();
   // The same where a step begins, so that the blocks of a prompt are one program again and again,
@@ -122,6 +126,8 @@ class Recorder {
   // The array of a state, which the caller takes over, and the one that takes its place.
   ArrayPtr take_state(const State& state);
   void put_state(const State& state, ArrayPtr array);
+  // Where nothing can, because of `failure`.
+  void lose_states(std::span<const State> states, const std::exception& failure);
 
  private:
   struct Compiled {
@@ -130,6 +136,9 @@ class Recorder {
   };
 
   Ref argument(const ArrayPtr& array);
+  // Throws Error(kIo) where the array is lost.
+  const ArrayPtr& array_of(const Piece& piece) const;
+  void revive(Piece& piece);
   Ref piece_ref(Piece& piece);
   Ref load_view(Storage& storage, const View& view, int64_t rows);
   Ref extract(Piece& piece, const View& view, int64_t rows);
@@ -166,6 +175,8 @@ class Recorder {
   };
   std::vector<Small> small_;  // the newest ones, that need not be uploaded again
   size_t oldest_small_ = 0;
+
+  std::string failure_;  // why pieces are lost
 
   bool capturing_ = false;
   struct Saved {

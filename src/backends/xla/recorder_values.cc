@@ -1,12 +1,15 @@
 // What buffers hold: reading and writing of views.
 #include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "backends/xla/recorder.h"
 #include "core/error.h"
 
 namespace adder::xla {
 namespace {
+
+constexpr std::byte kNotANumber{0xff};  // each byte of a NaN of any width
 
 // Calls f(element of the view, element of the buffer) for each element.
 template <typename F>
@@ -54,6 +57,20 @@ std::vector<int64_t> numbers_of(const View& v, int64_t offset, int64_t rows) {
 }
 
 }  // namespace
+
+const ArrayPtr& Recorder::array_of(const Piece& piece) const {
+  if (piece.lost)
+    fail(ErrorCode::kIo, "xla: what was computed is lost since the device has failed: {}",
+         failure_);
+  return piece.array;
+}
+
+// A lost state of which one slot will be written: the other slots are NaN.
+void Recorder::revive(Piece& piece) {
+  const Type type{piece.view.element, {piece.view.rows, piece.view.cols}};
+  piece.array = executor_->upload(type, std::vector(type.bytes(), kNotANumber));
+  piece.lost = false;
+}
 
 Ref Recorder::resize_rows(Ref value, int64_t rows) {
   const Shape2 shape = shapes_[static_cast<size_t>(value)];
@@ -151,8 +168,12 @@ std::vector<std::byte> Recorder::compose(const Storage& storage, Element element
   std::vector<std::byte> whole(storage.bytes / width * width), part;
   for (const Piece& piece : storage.pieces) {
     const auto piece_width = element_bytes(piece.view.element);
-    part.resize(piece.array->type().bytes());
-    executor_->download(*piece.array, part);
+    if (piece.lost) {
+      part.assign(static_cast<size_t>(piece.view.size()) * piece_width, kNotANumber);
+    } else {
+      part.resize(piece.array->type().bytes());
+      executor_->download(*piece.array, part);
+    }
     for_each_element(piece.view, [&](int64_t from, int64_t to) {
       std::memcpy(whole.data() + static_cast<size_t>(to) * piece_width,
                   part.data() + static_cast<size_t>(from) * piece_width, piece_width);
@@ -198,8 +219,9 @@ void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
     const Piece& piece = storage.pieces[i];
     if (!may_overlap(piece.view, view)) continue;
     if (piece.view == view) {
-      std::vector<std::byte> all(piece.array->type().bytes());  // perhaps with more rows
-      executor_->download(*piece.array, all);
+      const ArrayPtr& array = array_of(piece);
+      std::vector<std::byte> all(array->type().bytes());  // perhaps with more rows
+      executor_->download(*array, all);
       std::copy_n(all.begin(), host.size(), host.begin());
     } else if (const auto place = place_within(row, piece.view)) {
       const ArrayPtr part = slice_at(piece, *place, row);
@@ -214,7 +236,7 @@ void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
 
 // A part of one row. Its place is an argument: one program for all slots of a state.
 ArrayPtr Recorder::slice_at(const Piece& piece, Place place, const View& part) {
-  const Ref whole = argument(piece.array);
+  const Ref whole = argument(array_of(piece));
   const Ref row = number(Role::kRow, static_cast<int32_t>(place.row));
   const Ref col = number(Role::kCol, static_cast<int32_t>(place.col));
   const Ref slice =
@@ -224,6 +246,7 @@ ArrayPtr Recorder::slice_at(const Piece& piece, Place place, const View& part) {
 
 // Changes a row, or a part of one, of an array in place.
 void Recorder::update_at(Storage& storage, Piece& piece, Place place, const ArrayPtr& update) {
+  if (piece.lost) revive(piece);
   const Type type = piece.array->type();
   touch(storage);
   const Ref whole = argument(piece.array);  // number 0
@@ -380,13 +403,22 @@ ArrayPtr Recorder::take_state(const State& state) {
     return executor_->upload({state.view.element, {state.view.rows, state.view.cols}},
                              part_of(compose(*storage, state.view.element), state.view));
   }
-  ArrayPtr array = std::move(storage->pieces.back().array);
+  ArrayPtr array = array_of(storage->pieces.back());
   storage->pieces.pop_back();
   return array;
 }
 
 void Recorder::put_state(const State& state, ArrayPtr array) {
   if (Storage* storage = memory_->find(state.base)) replace(*storage, state.view, std::move(array));
+}
+
+void Recorder::lose_states(std::span<const State> states, const std::exception& failure) {
+  if (failure_.empty() || !std::string_view(failure.what()).ends_with(failure_))
+    failure_ = failure.what();
+  for (const State& state : states) {
+    put_state(state, nullptr);
+    if (Storage* storage = memory_->find(state.base)) storage->pieces.back().lost = true;
+  }
 }
 
 }  // namespace adder::xla
