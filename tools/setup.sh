@@ -37,3 +37,17 @@ quietly() {
     exit 1
   }
 }
+
+# virtual_environment <folder> <requirements> [option of venv]: a virtual environment with what a file of
+# requirements lists, made anew when the list has changed.
+virtual_environment() {
+  local folder=$1 wanted=$2
+  cmp -s "$wanted" "$folder/requirements.txt" && return
+  rm -rf "$folder"
+  /usr/bin/python3 -m venv "${@:3}" "$folder"
+  "$folder/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" || {
+    echo "cannot install what $wanted lists; is Python's package index in reach?" >&2
+    return 1
+  }
+  cp "$wanted" "$folder/requirements.txt" # last: it says that the rest is complete
+}

@@ -9,17 +9,9 @@ cd "$(dirname "$0")/.."
   exit 2
 }
 export PYTHONPATH=$1 PYTHONDONTWRITEBYTECODE=1
-wanted=python/tests/requirements.txt
 environment=build/python-peers-venv
-if ! cmp -s "$wanted" "$environment/requirements.txt"; then
-  rm -rf "$environment"
-  /usr/bin/python3 -m venv --system-site-packages "$environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" || {
-    echo "python peers: cannot install what $wanted lists; is Python's package index in reach?" >&2
-    exit 1
-  }
-  cp "$wanted" "$environment/requirements.txt"  # last: it says that the rest is complete
-fi
+source tools/setup.sh
+virtual_environment "$environment" python/tests/requirements.txt --system-site-packages
 "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_compat*.py python/tests/test_transformers.py
 "$environment/bin/python" examples/transformers_swap.py
 if [ $# -ge 3 ]; then

@@ -9,17 +9,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 test_xla=$1 adder=$2
-wanted=tests/xla/requirements.txt
 environment=build/xla-venv
-if ! cmp -s "$wanted" "$environment/requirements.txt"; then
-  rm -rf "$environment"
-  /usr/bin/python3 -m venv "$environment"
-  "$environment/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" || {
-    echo "xla: cannot install what $wanted lists; is Python's package index in reach?" >&2
-    exit 1
-  }
-  cp "$wanted" "$environment/"  # last: it says that the rest is complete
-fi
+source tools/setup.sh
+virtual_environment "$environment" tests/xla/requirements.txt
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/programs"
