@@ -104,6 +104,7 @@ std::string bench_json(const BenchModel& m, const ModelBenchOptions& options,
   if (!m.type.empty()) j["create_s"] = m.create_s;
   j["load_s"] = m.load_s;
   j["peak_rss_bytes"] = r.peak_resident_bytes;
+  if (const auto memory = m.engine->device_memory()) j["device_memory_bytes"] = memory->used;
   j["limits"] = Json::object();
   for (const Limit limit : kLimits) j["limits"][std::string(limit_name(limit))] = r.rates[limit];
   j["prefill"] = {{"tokens", r.prefill.tokens}};
@@ -124,9 +125,10 @@ std::string bench_table(const BenchModel& m, const ModelBenchResult& r) {
   };
   print("{}{}{}; {}; {}\n", m.name, m.type.empty() ? "" : " ", m.type, cpu_name(),
         m.engine->backend().description());
-  print("weights {:.1f} MB, state {:.1f} MB a sequence, load {:.2f} s, peak memory {:.0f} MB\n",
+  print("weights {:.1f} MB, state {:.1f} MB a sequence, load {:.2f} s, peak memory {:.0f} MB{}\n",
         r.cost.weight_bytes * 1e-6, static_cast<double>(m.engine->config().state_bytes()) * 1e-6,
-        m.load_s, static_cast<double>(r.peak_resident_bytes) * 1e-6);
+        m.load_s, static_cast<double>(r.peak_resident_bytes) * 1e-6,
+        cli::device_memory_text(*m.engine));
   print("this run: memory read {:.1f} GB/s, float32 {:.1f} GFLOP/s, int8 {:.1f} GOP/s\n\n",
         r.rates[Limit::kMemoryRead] * 1e-9, r.rates[Limit::kFma] * 1e-9,
         r.rates[Limit::kInt8] * 1e-9);

@@ -32,6 +32,12 @@ void add_engine_options(CLI::App& command, ModelOptions& options) {
         return {};
       })
       ->capture_default_str();
+  command
+      .add_option("--jit-cache", options.jit_cache_mb,
+                  "Megabytes of compiled programs that xla keeps on the disk; 0: none. Without it "
+                  "$ADDER_JIT_CACHE_MB, else 1024")
+      ->type_name("MB")
+      ->check(CLI::Range(0, 1 << 30));
   add_thread_options(command, options);
 }
 
@@ -78,6 +84,7 @@ EngineOptions engine_options(const ModelOptions& options) {
   engine.device = options.device;
   engine.threads = options.threads;
   engine.pin = !options.no_pin;
+  engine.jit_cache_mb = options.jit_cache_mb;
   engine.block = options.block;
   return engine;
 }
@@ -242,6 +249,16 @@ const std::atomic<bool>& watch_interrupt() {
 void forget_interrupt() {
   ::signal(SIGINT, SIG_DFL);
   ::signal(SIGTERM, SIG_DFL);
+}
+
+std::string device_memory_text(const Engine& engine) {
+  const auto memory = engine.device_memory();
+  if (!memory) return "";
+  const auto megabytes = [](int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
+  std::string text = fmt::format(
+      ", {} {:.0f} MB", memory->whole_device ? "device memory" : "arrays", megabytes(memory->used));
+  if (memory->limit > 0) text += fmt::format(" of {:.0f}", megabytes(memory->limit));
+  return text;
 }
 
 uint64_t peak_rss_bytes() {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,16 +21,18 @@ struct ModelOptions {
   int threads = 0;
   bool no_pin = false;
   int64_t block = 0;  // 0: the tuned one, else the default
+  std::optional<uint64_t> jit_cache_mb = {};
 };
 
-// --device, --threads, --no-pin, --block; the MODEL argument is the command's own.
+// --device, --jit-cache, --threads, --no-pin, --block; the MODEL argument is the command's own.
 void add_engine_options(CLI::App& command, ModelOptions& options);
-void add_thread_options(CLI::App& command, ModelOptions& options);  // the same without --device
+void add_thread_options(CLI::App& command,
+                        ModelOptions& options);  // the same without the first two
 void add_sampling_options(CLI::App& command, SamplingOptions& options);
 
 // Tells on stderr when the stored tuning could not be used.
 void warn_of_tuning(const Engine& engine);
-// Of --device, --threads, --no-pin and --block.
+// Of these.
 EngineOptions engine_options(const ModelOptions& options);
 // Once the engine is there: gives the main thread the CPU that the workers leave, unless --no-pin.
 void pin_main_thread(const ModelOptions& options);
@@ -59,6 +62,8 @@ const std::atomic<bool>& watch_interrupt();
 void forget_interrupt();
 
 uint64_t peak_rss_bytes();
+// ", device memory 640 MB of 16000" or nothing, behind the memory of the process.
+std::string device_memory_text(const Engine& engine);
 double seconds();
 
 // One line on stderr that is redrawn at most ten times a second and only appears after a second,

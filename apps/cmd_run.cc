@@ -129,6 +129,7 @@ void print_json(const RunOptions& o, const Engine& engine, const GenerationResul
                   {"decode_s", r.decode_s},
                   {"decode_tok_s", per_second(decoded - 1, r.decode_s)}};
   j["peak_rss_bytes"] = cli::peak_rss_bytes();
+  if (const auto memory = engine.device_memory()) j["device_memory_bytes"] = memory->used;
   // A token may be part of a character; such bytes are shown as U+FFFD.
   fmt::print("{}\n", j.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -139,11 +140,11 @@ void print_stats(Engine& engine, const GenerationResult& r, double load_s) {
   fmt::print(
       stderr,
       "{}: load {:.3f} s; prompt {} tokens{} in {:.3f} s ({:.1f}/s); answer {} tokens in {:.3f} s "
-      "({:.1f}/s); peak memory {:.0f} MB\n",
+      "({:.1f}/s); peak memory {:.0f} MB{}\n",
       engine.backend().description(), load_s, fed,
       r.cached_tokens > 0 ? fmt::format(" after {} saved ones", r.cached_tokens) : "", r.prefill_s,
       per_second(fed, r.prefill_s), decoded, r.decode_s, per_second(decoded - 1, r.decode_s),
-      static_cast<double>(cli::peak_rss_bytes()) / 1e6);
+      static_cast<double>(cli::peak_rss_bytes()) / 1e6, cli::device_memory_text(engine));
 }
 
 void run(RunOptions& o) {
@@ -220,7 +221,7 @@ void add_run(CLI::App& app) {
   c->add_option("--state-in", o->state_in, "Continue from a saved state; PROMPT is what follows");
   c->add_option("--state-out", o->state_out, "Save the state after the answer");
   c->add_flag("--json", o->json, "Print one JSON object");
-  c->add_flag("--stats", o->stats, "Print timings to standard error");
+  c->add_flag("--stats", o->stats, "Print timings and memory to standard error");
   c->callback([o] { run(*o); });
 }
 

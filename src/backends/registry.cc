@@ -26,6 +26,7 @@ struct DeviceOptions {
   int index, threads;
   bool pin;
   std::string_view plugin;
+  std::optional<uint64_t> jit_cache_mb;
 };
 
 struct Entry {
@@ -43,7 +44,7 @@ constexpr Entry kBackends[] = {
 #ifdef ADDER_HAVE_CUDA
     {"cuda", [](const DeviceOptions& o) { return cuda::make_backend(o.index); }},
 #endif
-    {"xla", [](const DeviceOptions& o) { return xla::make_backend(o.plugin); }},
+    {"xla", [](const DeviceOptions& o) { return xla::make_backend(o.plugin, o.jit_cache_mb); }},
 };
 
 }  // namespace
@@ -79,10 +80,12 @@ DeviceName parse_device(std::string_view device) {
   return {std::string(name), index, ""};
 }
 
-std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin) {
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool pin,
+                                      std::optional<uint64_t> jit_cache_mb) {
   const DeviceName asked = parse_device(device);
   for (const Entry& entry : kBackends)
-    if (entry.name == asked.backend) return entry.make({asked.index, threads, pin, asked.plugin});
+    if (entry.name == asked.backend)
+      return entry.make({asked.index, threads, pin, asked.plugin, jit_cache_mb});
   fail(ErrorCode::kUnsupported,
        "device: {}: this program was built without CUDA, where no nvcc was found", device);
 }
@@ -92,6 +95,14 @@ std::optional<ProgramCounts> program_counts(const Backend& backend) {
   if (compiler == nullptr) return std::nullopt;
   const xla::Executor& executor = compiler->executor();
   return ProgramCounts{executor.compiled(), executor.from_cache(), executor.on_disk()};
+}
+
+std::optional<DeviceMemory> device_memory(const Backend& backend) {
+  const auto* recorder = dynamic_cast<const xla::XlaBackend*>(&backend);
+  if (recorder == nullptr) return std::nullopt;
+  const auto use = recorder->executor().memory();
+  if (!use) return std::nullopt;
+  return DeviceMemory{use->used, use->limit, use->whole_device};
 }
 
 namespace {

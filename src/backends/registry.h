@@ -1,6 +1,7 @@
 // Which backends this build has, and how to make one.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,8 +32,11 @@ DeviceName parse_device(std::string_view device);
 // thread for every CPU. The environment variable ADDER_FORCE_ISA (e.g. "AVX2", "SSE4", "SCALAR" or
 // another name that the machine's description shows) pins the instruction set of "cpu". Throws
 // Error(kBadInput) for an unknown device or an instruction set that cannot run here, and
-// Error(kUnsupported) when the build or the machine has no such device.
-std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true);
+// Error(kUnsupported) when the build or the machine has no such device. jit_cache_mb: megabytes of
+// compiled programs that "xla" keeps on the disk, 0 for none; without a number those of
+// ADDER_JIT_CACHE_MB, else 1024.
+std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true,
+                                      std::optional<uint64_t> jit_cache_mb = {});
 
 // The programs that a backend has needed since it was made.
 struct ProgramCounts {
@@ -41,6 +45,14 @@ struct ProgramCounts {
 };
 // Nothing: the backend compiles no programs, as all but "xla", or something is around it.
 std::optional<ProgramCounts> program_counts(const Backend& backend);
+
+// Bytes in use on a device of its own.
+struct DeviceMemory {
+  int64_t used = 0, limit = 0;  // limit 0: not known
+  bool whole_device = false;    // by its driver, with other programs; else what this backend holds
+};
+// Nothing: the backend's memory is that of the process, or something is around it, or it is "cuda".
+std::optional<DeviceMemory> device_memory(const Backend& backend);
 
 // An argument or a result of a program.
 struct ProgramValue {

@@ -27,7 +27,7 @@ std::unique_ptr<Engine> Engine::load(const std::string& model, const EngineOptio
 namespace {
 
 std::unique_ptr<Backend> make_backend_for(const EngineOptions& options) {
-  auto backend = make_backend(options.device, options.threads, options.pin);
+  auto backend = make_backend(options.device, options.threads, options.pin, options.jit_cache_mb);
   return options.wrap_backend ? options.wrap_backend(std::move(backend)) : std::move(backend);
 }
 

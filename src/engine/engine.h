@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "backends/registry.h"
 #include "kernels/backend.h"
 #include "model/language_model.h"
 #include "text/tokenizer.h"
@@ -21,6 +23,8 @@ struct EngineOptions {
   std::string device = "cpu";
   int threads = 0;  // 0: one per CPU that this process may use
   bool pin = true;  // worker threads keep a CPU of their own when there is one for each
+  // Megabytes of compiled programs that the device "xla" keeps on the disk (make_backend).
+  std::optional<uint64_t> jit_cache_mb = {};
   // Prompts are fed in blocks of this many tokens, which bounds memory whatever the prompt's
   // length. Multiples of kSsdChunkAlign give the same bits for every block size.
   // 0: what `adder tune` found for this machine and shape (engine/tuning.h), else kDefaultBlock.
@@ -55,6 +59,7 @@ class Engine {
   const LanguageModel& model() const { return *model_; }
   Backend& backend() { return *backend_; }
   const Backend& backend() const { return *backend_; }
+  std::optional<DeviceMemory> device_memory() const { return adder::device_memory(*backend_); }
   StatePool& states() { return *states_; }
   // Throws Error(kBadInput) when the model came without one.
   const Tokenizer& tokenizer() const;

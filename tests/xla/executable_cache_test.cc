@@ -146,6 +146,12 @@ TEST(ExecutableCache, FollowsTheEnvironment) {
     EXPECT_FALSE(cache.find("key"));
     EXPECT_TRUE(entries_in(folder.path()).empty());
   }
+  {
+    const ScopedEnvironment size("ADDER_JIT_CACHE_MB", "0");
+    EXPECT_TRUE(ExecutableCache::of_environment(1).enabled()) << "what is asked for counts";
+    const ScopedEnvironment some("ADDER_JIT_CACHE_MB", "5");
+    EXPECT_FALSE(ExecutableCache::of_environment(0).enabled());
+  }
   for (const char* wrong : {"-1", "12x", "1e3", "99999999999999999999", " 5"}) {
     const ScopedEnvironment size("ADDER_JIT_CACHE_MB", wrong);
     EXPECT_THROW(ExecutableCache::of_environment(), Error) << wrong;

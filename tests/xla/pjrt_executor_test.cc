@@ -170,13 +170,27 @@ TEST_F(PjrtExecutorOnFake, TellsWhatThePluginSays) {
 }
 
 TEST_F(PjrtExecutorOnFake, TellsTheMemory) {
-  const auto executor = make();
+  auto executor = make();
   const auto memory = executor.memory();
   ASSERT_TRUE(memory);
   EXPECT_EQ(memory->used, 1000);
   EXPECT_EQ(memory->limit, 5000);
+  EXPECT_TRUE(memory->whole_device);
+}
+
+// Where the plugin does not know: the arrays that are there.
+TEST_F(PjrtExecutorOnFake, CountsItsArrays) {
+  auto executor = make();
   const ScopedEnvironment fault("FAKE_PJRT", "no_stats");
-  EXPECT_FALSE(executor.memory());
+  const auto used = [&] { return executor.memory().value().used; };
+  EXPECT_FALSE(executor.memory()->whole_device);
+  EXPECT_EQ(used(), 0);
+  const ArrayPtr first = upload(executor, {1, 2, 3});
+  {
+    const ArrayPtr second = upload(executor, {1});
+    EXPECT_EQ(used(), 16);
+  }
+  EXPECT_EQ(used(), 12);
 }
 
 class PjrtExecutorCache : public PjrtExecutorOnFake {

@@ -54,20 +54,24 @@ struct EntryFile {
   fs::file_time_type used;
 };
 
+uint64_t megabytes_of_environment() {
+  const char* text = std::getenv("ADDER_JIT_CACHE_MB");
+  if (text == nullptr || *text == 0) return kDefaultLimitMb;
+  uint64_t megabytes = 0;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, megabytes);
+  ADDER_CHECK(error == std::errc{} && rest == end && megabytes < (uint64_t{1} << 40),
+              "ADDER_JIT_CACHE_MB: expected a number of megabytes, got '{}'", text);
+  return megabytes;
+}
+
 }  // namespace
 
 ExecutableCache::ExecutableCache(fs::path folder, uint64_t limit)
     : folder_(std::move(folder)), limit_(limit) {}
 
-ExecutableCache ExecutableCache::of_environment() {
-  uint64_t megabytes = kDefaultLimitMb;
-  if (const char* text = std::getenv("ADDER_JIT_CACHE_MB"); text != nullptr && *text != 0) {
-    const char* end = text + std::strlen(text);
-    const auto [rest, error] = std::from_chars(text, end, megabytes);
-    ADDER_CHECK(error == std::errc{} && rest == end && megabytes < (uint64_t{1} << 40),
-                "ADDER_JIT_CACHE_MB: expected a number of megabytes, got '{}'", text);
-  }
-  const uint64_t limit = megabytes << 20;
+ExecutableCache ExecutableCache::of_environment(std::optional<uint64_t> megabytes) {
+  const uint64_t limit = (megabytes ? *megabytes : megabytes_of_environment()) << 20;
   // The XDG specification has relative paths ignored.
   const char* cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && cache[0] == '/') return {fs::path(cache) / "adder/xla", limit};

@@ -16,9 +16,9 @@ class ExecutableCache {
  public:
   // limit: bytes of all entries; 0 switches the cache off, and so does an empty folder.
   ExecutableCache(std::filesystem::path folder, uint64_t limit);
-  // $XDG_CACHE_HOME/adder/xla or ~/.cache/adder/xla, and ADDER_JIT_CACHE_MB (1024 where unset).
-  // Throws Error(kBadInput) where that is not a number.
-  static ExecutableCache of_environment();
+  // $XDG_CACHE_HOME/adder/xla or ~/.cache/adder/xla, of so many megabytes; without a number those
+  // of ADDER_JIT_CACHE_MB, else 1024. Throws Error(kBadInput) where the variable is not a number.
+  static ExecutableCache of_environment(std::optional<uint64_t> megabytes = {});
 
   bool enabled() const { return limit_ > 0 && !folder_.empty(); }
   const std::filesystem::path& folder() const { return folder_; }

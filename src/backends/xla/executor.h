@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,6 +38,7 @@ class Executable {
 
 struct MemoryUse {
   int64_t used = 0, limit = 0;  // bytes; limit 0: not known
+  bool whole_device = false;    // by its driver, with other programs; else this executor's arrays
 };
 
 class Executor {
@@ -67,6 +69,8 @@ std::unique_ptr<Executor> make_interpreter();
 // name: a file; or the name of a plugin to be found: "cpu", "cuda", "tpu"; or empty for
 // ADDER_PJRT_PLUGIN, else the first that is found. Throws Error(kUnsupported), one line that says
 // what was looked for and where, or which version was expected and found.
-std::unique_ptr<Executor> make_pjrt_executor(std::string_view name);
+// jit_cache_mb: as for ExecutableCache::of_environment().
+std::unique_ptr<Executor> make_pjrt_executor(std::string_view name,
+                                             std::optional<uint64_t> jit_cache_mb = {});
 
 }  // namespace adder::xla

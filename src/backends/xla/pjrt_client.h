@@ -1,6 +1,8 @@
 // A client of a plugin with its first device, and owners of what a plugin hands out.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +25,10 @@ class PjrtClient {
   const std::string& platform_version() const { return platform_version_; }
   const std::string& device_kind() const { return device_kind_; }
 
+  // Of the arrays that are on the device now.
+  int64_t array_bytes() const { return array_bytes_; }
+  void count_array(int64_t bytes) const { array_bytes_ += bytes; }
+
   // Throws Error(kIo) with the plugin's words where `error` is one.
   void check(pjrt::Error* error, std::string_view action) const {
     check_pjrt(api(), error, action);
@@ -40,6 +46,7 @@ class PjrtClient {
   std::unique_ptr<pjrt::Client, Destroy> client_;
   pjrt::Device* device_ = nullptr;
   std::string platform_, platform_version_, device_kind_;
+  mutable std::atomic<int64_t> array_bytes_ = 0;
 };
 
 // Owns an object of a plugin's, and keeps its client alive.

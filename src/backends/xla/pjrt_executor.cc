@@ -54,13 +54,16 @@ pjrt::BufferType buffer_type(Element element) {
 
 class PjrtArray final : public Array {
  public:
-  PjrtArray(Type type, std::shared_ptr<const PjrtClient> client, pjrt::Buffer* buffer)
-      : Array(std::move(type)), client_(client.get()), buffer_(std::move(client), buffer) {}
+  PjrtArray(Type array_type, std::shared_ptr<const PjrtClient> client, pjrt::Buffer* buffer)
+      : Array(std::move(array_type)), client_(client), buffer_(std::move(client), buffer) {
+    client_->count_array(bytes());
+  }
+  ~PjrtArray() override { consume(); }
 
   // The array as one of this client's that has not been donated.
   static PjrtArray& of(Array& array, const PjrtClient& client) {
     auto* mine = dynamic_cast<PjrtArray*>(&array);
-    if (mine == nullptr || mine->client_ != &client) {
+    if (mine == nullptr || mine->client_.get() != &client) {
       fail(adder::ErrorCode::kInternal, "pjrt executor: got an array of another executor");
     }
     if (mine->buffer_.get() == nullptr) {
@@ -70,10 +73,16 @@ class PjrtArray final : public Array {
   }
 
   pjrt::Buffer* buffer() const { return buffer_.get(); }
-  void consume() { buffer_.reset(); }
+  void consume() {
+    if (buffer_.get() == nullptr) return;
+    buffer_.reset();
+    client_->count_array(-bytes());
+  }
 
  private:
-  const PjrtClient* client_;
+  int64_t bytes() const { return static_cast<int64_t>(type().bytes()); }
+
+  std::shared_ptr<const PjrtClient> client_;
   PjrtBuffer buffer_;
 };
 
@@ -146,9 +155,9 @@ std::string cpu_features() {
 
 }  // namespace
 
-PjrtExecutor::PjrtExecutor(const Plugin& plugin)
+PjrtExecutor::PjrtExecutor(const Plugin& plugin, ExecutableCache cache)
     : client_(std::make_shared<PjrtClient>(plugin)),
-      cache_(ExecutableCache::of_environment()),
+      cache_(std::move(cache)),
       compile_options_(compile_options(client_->platform())) {
   identity_ = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", plugin.identity,
                           client_->platform(), client_->platform_version(), client_->device_kind(),
@@ -295,21 +304,25 @@ size_t PjrtExecutor::count_outputs(pjrt::LoadedExecutable* loaded) const {
 }
 
 std::optional<MemoryUse> PjrtExecutor::memory() const {
-  if (client_->api().device_memory_stats == nullptr) return std::nullopt;
+  const MemoryUse arrays{client_->array_bytes(), 0, false};
+  if (client_->api().device_memory_stats == nullptr) return arrays;
   auto args = pjrt::arguments<pjrt::DeviceMemoryStatsArgs>();
   args.device = client_->device();
   const auto failure = take_failure(client_->api(), client_->api().device_memory_stats(&args));
-  if (failure && failure->code == pjrt::kUnimplemented) return std::nullopt;
+  // Plugins of processors know of no limit.
+  if (failure && failure->code == pjrt::kUnimplemented) return arrays;
   if (failure) fail(adder::ErrorCode::kIo, "cannot ask for the memory: {}", failure->message);
-  return MemoryUse{args.bytes_in_use, args.bytes_limit.is_set ? args.bytes_limit.value : 0};
+  return MemoryUse{args.bytes_in_use, args.bytes_limit.is_set ? args.bytes_limit.value : 0, true};
 }
 
-std::unique_ptr<Executor> make_pjrt_executor(std::string_view name) {
+std::unique_ptr<Executor> make_pjrt_executor(std::string_view name,
+                                             std::optional<uint64_t> jit_cache_mb) {
   const std::vector<std::string> candidates = plugin_candidates(name);
   std::string reasons;
   for (const std::string& path : candidates) {
     try {
-      return std::make_unique<PjrtExecutor>(load_plugin(path));
+      return std::make_unique<PjrtExecutor>(load_plugin(path),
+                                            ExecutableCache::of_environment(jit_cache_mb));
     } catch (const Error& e) {
       if (candidates.size() == 1 || e.code() != adder::ErrorCode::kUnsupported) throw;
       reasons += fmt::format("{}{}", reasons.empty() ? "" : "; ", e.what());

@@ -20,7 +20,8 @@ struct Signature {
 
 class PjrtExecutor final : public Executor {
  public:
-  explicit PjrtExecutor(const Plugin& plugin);
+  explicit PjrtExecutor(const Plugin& plugin,
+                        ExecutableCache cache = ExecutableCache::of_environment());
 
   bool on_host() const override { return client_->platform() == "cpu"; }
   std::string description() const override;

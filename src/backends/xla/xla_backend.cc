@@ -316,14 +316,16 @@ std::unique_ptr<DecodeLoop> XlaBackend::make_decode_loop(int64_t rows, int64_t v
 
 namespace {
 
-std::unique_ptr<Executor> make_executor(std::string_view which) {
-  return which == "interpreter" ? make_interpreter() : make_pjrt_executor(which);
+std::unique_ptr<Executor> make_executor(std::string_view which,
+                                        std::optional<uint64_t> jit_cache_mb = {}) {
+  return which == "interpreter" ? make_interpreter() : make_pjrt_executor(which, jit_cache_mb);
 }
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(std::string_view which) {
-  return std::make_unique<XlaBackend>(make_executor(which));
+std::unique_ptr<Backend> make_backend(std::string_view which,
+                                      std::optional<uint64_t> jit_cache_mb) {
+  return std::make_unique<XlaBackend>(make_executor(which, jit_cache_mb));
 }
 
 bool computes_on_host(std::string_view which) {

@@ -66,7 +66,9 @@ class XlaBackend final : public Backend {
 };
 
 // which: "interpreter", the name or the path of a plugin, or empty (make_pjrt_executor).
-std::unique_ptr<Backend> make_backend(std::string_view which);
+// jit_cache_mb: megabytes of compiled programs on the disk (executable_cache.h).
+std::unique_ptr<Backend> make_backend(std::string_view which,
+                                      std::optional<uint64_t> jit_cache_mb = {});
 // Whether that computes on the processor of this machine. Throws as make_backend().
 bool computes_on_host(std::string_view which);
 
