@@ -87,7 +87,8 @@ std::unique_ptr<Backend> make_backend(std::string_view device, int threads, bool
     if (entry.name == asked.backend)
       return entry.make({asked.index, threads, pin, asked.plugin, jit_cache_mb});
   fail(ErrorCode::kUnsupported,
-       "device: {}: this program was built without CUDA, where no nvcc was found", device);
+       "device: {}: this program was built without CUDA; -DADDER_CUDA=ON builds it, with nvcc",
+       device);
 }
 
 std::optional<ProgramCounts> program_counts(const Backend& backend) {
