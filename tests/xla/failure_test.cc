@@ -21,10 +21,10 @@ class FailingExecutor final : public ForwardingExecutor {
    public:
     Failing(std::unique_ptr<xla::Executable> inner, std::shared_ptr<int> countdown)
         : inner_(std::move(inner)), countdown_(std::move(countdown)) {}
-    std::vector<xla::ArrayPtr> run(std::span<const xla::ArrayPtr> arguments) override {
-      auto results = inner_->run(arguments);  // which takes the donated arrays
+    void run_into(std::span<const xla::ArrayPtr> arguments,
+                  std::vector<xla::ArrayPtr>& results) override {
+      inner_->run_into(arguments, results);  // which takes the donated arrays
       if (*countdown_ > 0 && --*countdown_ == 0) fail(ErrorCode::kIo, "no memory left");
-      return results;
     }
 
    private:

@@ -52,6 +52,17 @@ class XlaBackend final : public Backend {
   void set_loop_values(const LoopValues& values) { loop_ = values; }
 
  private:
+  // The options of a sample() as arrays; kept, as there is one for each token.
+  struct SampleNumbers {
+    bool draws = false, penalises = false;
+    std::vector<float> temperature, min_p, penalty;
+    std::vector<int32_t> top_k, ids;
+    std::vector<uint64_t> top_p, uniform;
+    std::vector<int8_t> penalised;
+
+    void set(const SampleArgs& args, size_t rows);
+  };
+
   template <typename F>
   void record(F&& f);
   Ref optional(const Tensor& tensor);
@@ -63,6 +74,7 @@ class XlaBackend final : public Backend {
   LoopValues loop_;
   std::vector<int32_t> slots_;
   std::vector<int64_t> attributes_;  // of the operation that is being recorded
+  SampleNumbers sample_;
 };
 
 // which: "interpreter", the name or the path of a plugin, or empty (make_pjrt_executor).
