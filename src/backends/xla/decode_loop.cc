@@ -169,23 +169,27 @@ class XlaDecodeLoop final : public DecodeLoop {
       arguments_.insert(arguments_.end(), options_.begin(), options_.end());
       append_states();
       executable_->run_into(arguments_, results_);
+      arguments_.clear();
+      take_results();
     } catch (const std::exception& failure) {
       arguments_.clear();
       results_.clear();
       recorder_.lose_states(step_.states, failure);
       throw;
     }
-    arguments_.clear();
+    next_ = 0;
+    done_ = steps;
+  }
+
+  void take_results() {
     const auto kept = static_cast<size_t>(kept_values(shape_));
+    chosen_.resize(static_cast<size_t>(kDecodeSteps * shape_.rows));
+    recorder_.download(*results_[kept], std::as_writable_bytes(std::span(chosen_)),
+                       recorder_.last_program());
     kept_.assign(results_.begin(), results_.begin() + static_cast<std::ptrdiff_t>(kept));
     for (size_t k = 0; k < step_.states.size(); ++k)
       recorder_.put_state(step_.states[k], results_[kept + 1 + k]);
-    const ArrayPtr chosen = results_[kept];
     results_.clear();
-    chosen_.resize(static_cast<size_t>(kDecodeSteps * shape_.rows));
-    recorder_.executor().download(*chosen, std::as_writable_bytes(std::span(chosen_)));
-    next_ = 0;
-    done_ = steps;
   }
 
   Recorder& recorder_;

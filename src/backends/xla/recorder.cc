@@ -173,7 +173,18 @@ void Recorder::synchronize() {
   const ArrayPtr newest = newest_.lock();
   if (newest == nullptr) return;
   std::vector<std::byte> bytes(newest->type().bytes());
-  executor_->download(*newest, bytes);
+  download(*newest, bytes, last_program());
+}
+
+void Recorder::download(Array& array, std::span<std::byte> bytes, uint64_t made) {
+  try {
+    executor_->download(array, bytes);
+    confirmed_ = std::max(confirmed_, made);
+  } catch (const std::exception& failure) {
+    failure_ = failure.what();
+    memory_->lose_made_after(confirmed_);
+    throw;
+  }
 }
 
 void Recorder::end_program() {
@@ -221,6 +232,7 @@ ArrayPtr Recorder::flush(Ref wanted) {
   const size_t first = wanted != kNoRef ? 1 : 0;  // of the buffers'
   for (size_t i = 0; i < written_.size(); ++i) {
     written_[i]->array = results_[first + i];
+    written_[i]->made = epoch_;
     written_[i]->donor = -1;
   }
   for (const ArrayPtr& array : results_) {

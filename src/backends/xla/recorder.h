@@ -93,6 +93,11 @@ class Recorder {
   void begin_step();
   // The same, and waits until it is done.
   void synchronize();
+  // Copies out an array that the program of the number `made` made (0: the host). A device may say
+  // only then that a program has failed: lost is what was written by the programs after the last
+  // one whose results were there.
+  void download(Array& array, std::span<std::byte> bytes, uint64_t made);
+  uint64_t last_program() const { return epoch_ - 1; }
 
   // What is compiled under this key, which says all about it; made when it is new.
   Executable& executable(std::vector<int64_t> key, const std::function<Program()>& make);
@@ -185,7 +190,8 @@ class Recorder {
   std::unordered_multimap<int64_t, Compiled> programs_;
   std::array<SmallRing, static_cast<size_t>(Role::kUniform) + 1> small_;
 
-  std::string failure_;  // why pieces are lost
+  std::string failure_;     // why pieces are lost
+  uint64_t confirmed_ = 0;  // the last program that is known to have run
 
   // Of the step that is recorded or run: a step like the one before allocates nothing.
   std::vector<int32_t> padded_;

@@ -74,6 +74,7 @@ const ArrayPtr& Recorder::array_of(const Piece& piece) const {
 void Recorder::revive(Piece& piece) {
   const Type type{piece.view.element, {piece.view.rows, piece.view.cols}};
   piece.array = executor_->upload(type, std::vector(type.bytes(), kNotANumber));
+  piece.made = 0;
   piece.lost = false;
 }
 
@@ -181,7 +182,7 @@ std::vector<std::byte> Recorder::compose(const Storage& storage, Element element
       part.assign(static_cast<size_t>(piece.view.size()) * piece_width, kNotANumber);
     } else {
       part.resize(piece.array->type().bytes());
-      executor_->download(*piece.array, part);
+      download(*piece.array, part, piece.made);
     }
     for_each_element(piece.view, [&](int64_t from, int64_t to) {
       std::memcpy(whole.data() + static_cast<size_t>(to) * piece_width,
@@ -230,11 +231,11 @@ void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
     if (piece.view == view) {
       const ArrayPtr& array = array_of(piece);
       whole_.resize(array->type().bytes());  // perhaps with more rows
-      executor_->download(*array, whole_);
+      download(*array, whole_, piece.made);
       std::copy_n(whole_.begin(), host.size(), host.begin());
     } else if (const auto place = place_within(row, piece.view)) {
       const ArrayPtr part = slice_at(piece, *place, row);
-      executor_->download(*part, host);
+      download(*part, host, last_program());
     } else {
       std::ranges::copy(part_of(compose(storage, view.element), row), host.begin());
     }

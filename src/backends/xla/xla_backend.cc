@@ -298,7 +298,7 @@ void XlaBackend::sample(const SampleArgs& a) {
     chosen = recorder_.append_results(TapeOp::kSample, operands, attributes, {&shape, 1});
   });
   const ArrayPtr array = recorder_.flush(chosen);
-  recorder_.executor().download(*array, std::as_writable_bytes(std::span(s.ids)));
+  recorder_.download(*array, std::as_writable_bytes(std::span(s.ids)), recorder_.last_program());
   for (size_t i = 0; i < a.out.size(); ++i) {
     if (s.ids[i] == kDecodeNotFinite)
       fail(ErrorCode::kInternal, "sample: row {}: expected a finite largest logit, got NaN or Inf",
