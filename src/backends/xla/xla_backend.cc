@@ -22,7 +22,7 @@ int64_t entry_size(const Tensor& t) {
   return t.dim(0) == 0 ? 0 : t.size() / t.dim(0);
 }
 
-// A 16-bit matrix as float32, row by row.
+// A 16-bit or quantized matrix as float32, row by row.
 std::vector<float> widened(const Tensor& t) {
   const auto cols = static_cast<size_t>(t.dim(1));
   std::vector<float> out(static_cast<size_t>(t.size()));
@@ -41,13 +41,10 @@ Buffer XlaBackend::allocate(size_t bytes) {
 }
 
 Tensor XlaBackend::import_weight(const Tensor& host, WeightUse use, Buffer* owner) {
-  if (host.dtype != DType::kF32 && host.dtype != DType::kF16 && host.dtype != DType::kBF16)
-    fail(ErrorCode::kUnsupported,
-         "xla: weights: expected F32, F16 or BF16, got {}: the XLA backend does not run quantized "
-         "models, --device cpu and cuda do",
-         dtype_name(host.dtype));
-  if (use == WeightUse::kMatmul && host.dtype != DType::kF32 &&
-      recorder_.executor().widens_weights()) {
+  // Only float32 holds what a quantized weight stands for: Q8_0's have 18 bits.
+  const bool widens = use == WeightUse::kMatmul && host.dtype != DType::kF32 &&
+                      recorder_.executor().widens_weights();
+  if (is_quantized(host.dtype) || widens) {
     const std::vector<float> values = widened(host);
     Tensor wide = host;
     wide.dtype = DType::kF32;

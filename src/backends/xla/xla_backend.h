@@ -2,7 +2,8 @@
 // each shape and run by a PJRT plugin, or by the interpreter.
 //
 // Nothing runs until the host needs a value: Backend::read, sample, synchronize, and the writes to
-// parts of a state. Block formats are not supported.
+// parts of a state. Quantized weights become float32 when they are imported, so products do not
+// round their activations.
 #pragma once
 
 #include "backends/xla/recorder.h"
