@@ -151,8 +151,8 @@ State restore(const std::shared_ptr<Model>& model, std::string_view image,
 }
 
 State roll_back(const State& state, int64_t tokens, const CancelPtr& cancel) {
-  return {state.model,
-          SharedEngine::roll_back(state.model->shared(), state.history, tokens, Interrupts(cancel))};
+  return {state.model, SharedEngine::roll_back(state.model->shared(), state.history, tokens,
+                                               Interrupts(cancel))};
 }
 
 }  // namespace

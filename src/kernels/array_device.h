@@ -53,8 +53,8 @@ struct ConvUpdateArrays {
   ArrayView bias;        // (dim); optional
   bool silu = false;
   std::span<const int32_t> slots;      // as above
-  std::span<const int64_t> positions;  // (batch) in host memory, from 0 and below state_len, of x in
-                                       // a circular state; empty: it moves on instead
+  std::span<const int64_t> positions;  // (batch) in host memory, from 0 and below state_len, of x
+                                       // in a circular state; empty: it moves on instead
 };
 
 // All along the last axis, of size dim:

@@ -126,8 +126,8 @@ bool PackedRows::direct(const ArrayView& a) const {
   if (a.dtype != DType::kF32 || a.is_complex || a.data == nullptr) return false;
   const int last = a.rank - 1;
   if (a.dim(last) > 1 && a.step(last) != kItem) return false;
-  for (int axis = 0; axis < last; ++axis)
-    if (a.step(axis) < 0) return false;
+  for (int axis = 0; axis < last; ++axis)  // backwards, or expanded
+    if (a.step(axis) < 0 || (a.step(axis) == 0 && a.dim(axis) > 1)) return false;
   return a.dim(0) == 1 || a.dim(1) == 1 || a.step(0) == a.dim(1) * a.step(1);
 }
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bindings.h"
-#include "device_array.h"
+#include "../../src/bindings.h"
+#include "../../src/device_array.h"
 #include "ops/runtime.h"
 
 namespace adder::python {
