@@ -39,10 +39,10 @@ struct ConvArrays {
   ArrayView initial_states, final_states;  // (batch, dim, width - 1); optional
   bool silu = false;
   // In host memory. Both empty: a row is one sequence.
-  std::span<const int32_t> begin;  // (batch, seqlen): where the sequence of a step begins; -1:
-                                   // padding
-  std::span<const int32_t> rows;  // (batch, 3): where the first sequence begins, where the last one
-                                  // begins and ends; 0, 0, 0 in a row of padding
+  // begin (batch, seqlen): where the sequence of a step begins; -1: padding.
+  // rows (batch, 3): where the first sequence begins, where the last one begins and ends; 0, 0, 0
+  // in a row of padding.
+  std::span<const int32_t> begin, rows;
 };
 
 // ops/causal_conv1d.h, causal_conv1d_update.
@@ -58,10 +58,13 @@ struct ConvUpdateArrays {
 };
 
 // All along the last axis, of size dim:
-// v         = x * rowscale + x1 + residual;  residual_out = v;  without norm_before_gate: v *=
-// silu(z) norm      = (v - mean_group(v)) / sqrt(var_group(v) + eps), or with rms v /
-// sqrt(mean_group(v^2) + eps) out       = norm * weight + bias;  out1 the same with weight1, bias1
-//             and with z and norm_before_gate times silu(z)
+//   v            = x * rowscale + x1 + residual
+//   residual_out = v
+//   u            = v * silu(z) without norm_before_gate, else v
+//   norm         = (u - mean_group(u)) / sqrt(var_group(u) + eps)
+//                  with rms: u / sqrt(mean_group(u^2) + eps)
+//   out          = norm * weight + bias, with z and norm_before_gate times silu(z)
+//   out1         = the same with weight1, bias1
 // A group is group_size neighbouring elements.
 struct NormArrays {
   ArrayView x;         // (..., dim) float32, float16, bfloat16 or float64, as all
