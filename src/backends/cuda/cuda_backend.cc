@@ -67,6 +67,13 @@ class CudaBackend final : public Backend {
     check(args);
     ADDER_CUDA_NS::ssd_scan(context_, args);
   }
+  void conv_ssd_norm(const ConvSsdNormArgs& args) override {
+    if (!conv_ssd_norm_takes(args)) return Backend::conv_ssd_norm(args);
+    check(args.conv);
+    check(args.scan);
+    if (args.norm) check(*args.norm);
+    ADDER_CUDA_NS::conv_ssd_norm(context_, args);
+  }
   void sample(const SampleArgs& args) override {
     check(args);
     ADDER_CUDA_NS::sample(context_, args);

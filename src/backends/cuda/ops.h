@@ -19,6 +19,10 @@ void matmul(CudaContext& context, const MatmulArgs& args);
 void causal_conv1d(CudaContext& context, const CausalConv1dArgs& args);
 void selective_scan(CudaContext& context, const SelectiveScanArgs& args);
 void ssd_scan(CudaContext& context, const SsdScanArgs& args);
+// Whether the fused step below takes these: one row per sequence at most, and the shapes and places
+// that a Mamba-2 mixer has. If not, the three operations do it.
+bool conv_ssd_norm_takes(const ConvSsdNormArgs& args);
+void conv_ssd_norm(CudaContext& context, const ConvSsdNormArgs& args);
 // Waits: the ids are for the host.
 void sample(CudaContext& context, const SampleArgs& args);
 std::unique_ptr<DecodeLoop> make_decode_loop(CudaContext& context, int64_t rows,
