@@ -162,7 +162,7 @@ TEST_P(Matmul, ARowDependsOnNothingElse) {
 // Block formats: within a block the sums are exact, so what separates a backend from the reference
 // is the order of the float32 additions.
 TEST_P(Matmul, BlockFormatsLikeTheReference) {
-  if (!takes_block_formats()) GTEST_SKIP() << "refuses block formats";
+  if (!keeps_block_formats()) GTEST_SKIP() << "see tests/xla/quantized_test.cc";
   Rng rng(69);
   for (DType dtype : kBlockFormats) {
     const int64_t block = block_shape(dtype).elements;
@@ -177,7 +177,7 @@ TEST_P(Matmul, BlockFormatsLikeTheReference) {
 }
 
 TEST_P(Matmul, ARowOfBlockFormatsDependsOnNothingElse) {
-  if (!takes_block_formats()) GTEST_SKIP() << "refuses block formats";
+  if (!keeps_block_formats()) GTEST_SKIP() << "see tests/xla/quantized_test.cc";
   Rng rng(70);
   const auto one = GetParam().make(1), three = GetParam().make(3);
   for (DType dtype : kBlockFormats) {
@@ -200,7 +200,7 @@ TEST_P(Matmul, ARowOfBlockFormatsDependsOnNothingElse) {
 
 // Values that round to the edges of int8, blocks of zeros, tiny and huge ones, NaN and Inf.
 TEST_P(Matmul, BlockFormatsTakeAnyActivation) {
-  if (!takes_block_formats()) GTEST_SKIP() << "refuses block formats";
+  if (!keeps_block_formats()) GTEST_SKIP() << "see tests/xla/quantized_test.cc";
   Rng rng(71);
   for (DType dtype : kBlockFormats) {
     const Weight w = Weight::random(rng, dtype, 9, 512, 0.05f);

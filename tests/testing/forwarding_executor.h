@@ -15,8 +15,8 @@ class ForwardingExecutor : public xla::Executor {
  public:
   bool on_host() const override { return true; }
   std::string description() const override { return inner_->description(); }
-  xla::ArrayPtr upload(xla::Type type, std::span<const std::byte> bytes) override {
-    return inner_->upload(std::move(type), bytes);
+  xla::ArrayPtr upload_as(const xla::TypePtr& type, std::span<const std::byte> bytes) override {
+    return inner_->upload_as(type, bytes);
   }
   void download(xla::Array& array, std::span<std::byte> bytes) override {
     inner_->download(array, bytes);

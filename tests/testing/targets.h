@@ -93,7 +93,8 @@ class BackendTest : public ::testing::TestWithParam<Target> {
   std::unique_ptr<Backend> ref_ = make_backend("ref");
   std::unique_ptr<Backend> backend_ = GetParam().make();
 
-  static bool takes_block_formats() { return !GetParam().backend.starts_with("xla"); }
+  // As they are, so that products with them round activations.
+  static bool keeps_block_formats() { return !GetParam().backend.starts_with("xla"); }
 };
 
 }  // namespace adder::testing

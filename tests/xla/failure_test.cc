@@ -7,10 +7,21 @@
 namespace adder::testing {
 namespace {
 
-// Fails in the run that `countdown` says: 1 is the next one.
+struct Countdown {
+  int runs = 0;   // the run that fails: 1 is the next one; 0: none
+  int reads = 0;  // the same
+};
+
 class FailingExecutor final : public ForwardingExecutor {
  public:
-  explicit FailingExecutor(std::shared_ptr<int> countdown) : countdown_(std::move(countdown)) {}
+  explicit FailingExecutor(std::shared_ptr<Countdown> countdown)
+      : countdown_(std::move(countdown)) {}
+
+  // A program that failed is heard of where its results are waited for.
+  void download(xla::Array& array, std::span<std::byte> bytes) override {
+    if (countdown_->reads > 0 && --countdown_->reads == 0) fail(ErrorCode::kIo, "device is gone");
+    ForwardingExecutor::download(array, bytes);
+  }
 
   std::unique_ptr<xla::Executable> compile(const xla::Program& program) override {
     return std::make_unique<Failing>(ForwardingExecutor::compile(program), countdown_);
@@ -19,20 +30,20 @@ class FailingExecutor final : public ForwardingExecutor {
  private:
   class Failing final : public xla::Executable {
    public:
-    Failing(std::unique_ptr<xla::Executable> inner, std::shared_ptr<int> countdown)
+    Failing(std::unique_ptr<xla::Executable> inner, std::shared_ptr<Countdown> countdown)
         : inner_(std::move(inner)), countdown_(std::move(countdown)) {}
-    std::vector<xla::ArrayPtr> run(std::span<const xla::ArrayPtr> arguments) override {
-      auto results = inner_->run(arguments);  // which takes the donated arrays
-      if (*countdown_ > 0 && --*countdown_ == 0) fail(ErrorCode::kIo, "no memory left");
-      return results;
+    void run_into(std::span<const xla::ArrayPtr> arguments,
+                  std::vector<xla::ArrayPtr>& results) override {
+      inner_->run_into(arguments, results);  // which takes the donated arrays
+      if (countdown_->runs > 0 && --countdown_->runs == 0) fail(ErrorCode::kIo, "no memory left");
     }
 
    private:
     std::unique_ptr<xla::Executable> inner_;
-    std::shared_ptr<int> countdown_;
+    std::shared_ptr<Countdown> countdown_;
   };
 
-  std::shared_ptr<int> countdown_;
+  std::shared_ptr<Countdown> countdown_;
 };
 
 class XlaFailure : public ::testing::TestWithParam<std::string> {
@@ -63,7 +74,7 @@ class XlaFailure : public ::testing::TestWithParam<std::string> {
     return "";
   }
 
-  std::shared_ptr<int> countdown_ = std::make_shared<int>(0);
+  std::shared_ptr<Countdown> countdown_ = std::make_shared<Countdown>();
   std::unique_ptr<Engine> engine_;
   const std::vector<int32_t> tokens_ = random_ids(5, 20, 90);
 };
@@ -74,7 +85,7 @@ TEST_P(XlaFailure, AStateThatIsLostIsNotRead) {
   auto old = engine_->states().acquire(), other = engine_->states().acquire();
   const auto want = feed(other, tokens_);
   feed(old, tokens_);
-  *countdown_ = 1;
+  countdown_->runs = 1;
   EXPECT_EQ(failure_of(old, tokens_), "no memory left");
   for (int i = 0; i < 2; ++i)
     EXPECT_EQ(failure_of(other, std::span(tokens_).first(1)),
@@ -87,20 +98,51 @@ TEST_P(XlaFailure, AStateThatIsLostIsNotRead) {
   for (const float logit : feed(other, std::span(tokens_).first(1))) EXPECT_TRUE(std::isnan(logit));
 }
 
+TEST_P(XlaFailure, ARunThatFailsLaterLosesTheSame) {
+  auto old = engine_->states().acquire(), other = engine_->states().acquire();
+  const auto want = feed(other, tokens_);
+  countdown_->reads = 1;
+  EXPECT_EQ(failure_of(old, tokens_), "device is gone");
+  for (StateHandle* state : {&old, &other})
+    EXPECT_EQ(failure_of(*state, std::span(tokens_).first(1)),
+              "xla: what was computed is lost since the device has failed: device is gone");
+  old = StateHandle();
+  auto fresh = engine_->states().acquire();
+  EXPECT_TRUE(same_bits(feed(fresh, tokens_), want));
+}
+
+TEST_P(XlaFailure, ALoopThatFailsLaterEnds) {
+  const auto request = greedy(random_ids(6, 9, 90), 40);
+  const auto want = generate(*engine_, request).tokens;
+  for (int read = 1; read <= 4; ++read) {  // the first token, and three runs of the loop
+    Conversation conversation;
+    GenerationRequest in_conversation = request;
+    in_conversation.conversation = &conversation;
+    in_conversation.finish_state = false;
+    countdown_->reads = read;
+    EXPECT_THROW(generate(*engine_, in_conversation), Error) << read;
+    EXPECT_EQ(failure_of(conversation.state, std::span(tokens_).first(1)),
+              "xla: what was computed is lost since the device has failed: device is gone")
+        << read;
+    conversation.state = StateHandle();
+    EXPECT_EQ(generate(*engine_, request).tokens, want) << read;
+  }
+}
+
 TEST_P(XlaFailure, TheDecodeLoopEndsAndTheNextOneIsWhole) {
   const auto request = greedy(random_ids(6, 9, 90), 40);
   const auto want = generate(*engine_, request).tokens;
   // The programs of a prompt, then those of the loop: each of them fails once.
   int failures = 0;
   for (int run = 1; run < 8; ++run) {
-    *countdown_ = run;
+    countdown_->runs = run;
     try {
       generate(*engine_, request);
     } catch (const Error& e) {
       EXPECT_STREQ(e.what(), "no memory left");
       ++failures;
     }
-    *countdown_ = 0;
+    countdown_->runs = 0;
     EXPECT_EQ(generate(*engine_, request).tokens, want) << run;
   }
   EXPECT_GE(failures, 3);

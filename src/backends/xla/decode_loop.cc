@@ -47,6 +47,7 @@ class XlaDecodeLoop final : public DecodeLoop {
     shape_.stop_ids = bucket(shape_.stop_ids);
     shape_.recent = shape_.recent == 0 ? 0 : bucket(std::max<int64_t>(shape_.recent, 64));
     upload(rows);
+    executable_ = nullptr;
   }
 
   void step() override {
@@ -146,41 +147,49 @@ class XlaDecodeLoop final : public DecodeLoop {
   }
 
   // What the step takes beside tokens and slots: its own arrays, and the states'.
-  void append_states(std::vector<ArrayPtr>& arguments) {
-    std::vector<ArrayPtr> states;
-    for (const Recorder::State& state : step_.states) states.push_back(recorder_.take_state(state));
+  void append_states() {
+    states_.clear();
+    for (const Recorder::State& state : step_.states)
+      states_.push_back(recorder_.take_state(state));
     for (size_t i = 2; i < step_.arguments.size(); ++i) {
       ArrayPtr array = step_.arguments[i];
-      for (size_t k = 0; array == nullptr && k < states.size(); ++k)
-        if (step_.states[k].argument == static_cast<int32_t>(i)) array = std::move(states[k]);
-      arguments.push_back(std::move(array));
+      for (size_t k = 0; array == nullptr && k < states_.size(); ++k)
+        if (step_.states[k].argument == static_cast<int32_t>(i)) array = std::move(states_[k]);
+      arguments_.push_back(std::move(array));
     }
   }
 
   // The steps that have been asked for, at once. They are not asked for again where they fail.
   void run() {
     const auto steps = static_cast<int32_t>(std::exchange(pending_, 0));
-    Executable& executable = program();
-    std::vector<ArrayPtr> arguments = {
-        make(Element::kI32, {}, std::as_bytes(std::span(&steps, 1)))};
-    arguments.insert(arguments.end(), kept_.begin(), kept_.end());
-    arguments.insert(arguments.end(), options_.begin(), options_.end());
-    std::vector<ArrayPtr> results;
+    if (executable_ == nullptr) executable_ = &program();
+    arguments_ = {recorder_.executor().upload_as(scalar_, std::as_bytes(std::span(&steps, 1)))};
     try {
-      append_states(arguments);
-      results = executable.run(arguments);
+      arguments_.insert(arguments_.end(), kept_.begin(), kept_.end());
+      arguments_.insert(arguments_.end(), options_.begin(), options_.end());
+      append_states();
+      executable_->run_into(arguments_, results_);
+      arguments_.clear();
+      take_results();
     } catch (const std::exception& failure) {
+      arguments_.clear();
+      results_.clear();
       recorder_.lose_states(step_.states, failure);
       throw;
     }
-    const auto kept = static_cast<size_t>(kept_values(shape_));
-    kept_.assign(results.begin(), results.begin() + static_cast<std::ptrdiff_t>(kept));
-    for (size_t k = 0; k < step_.states.size(); ++k)
-      recorder_.put_state(step_.states[k], results[kept + 1 + k]);
-    chosen_.resize(static_cast<size_t>(kDecodeSteps * shape_.rows));
-    recorder_.executor().download(*results[kept], std::as_writable_bytes(std::span(chosen_)));
     next_ = 0;
     done_ = steps;
+  }
+
+  void take_results() {
+    const auto kept = static_cast<size_t>(kept_values(shape_));
+    chosen_.resize(static_cast<size_t>(kDecodeSteps * shape_.rows));
+    recorder_.download(*results_[kept], std::as_writable_bytes(std::span(chosen_)),
+                       recorder_.last_program());
+    kept_.assign(results_.begin(), results_.begin() + static_cast<std::ptrdiff_t>(kept));
+    for (size_t k = 0; k < step_.states.size(); ++k)
+      recorder_.put_state(step_.states[k], results_[kept + 1 + k]);
+    results_.clear();
   }
 
   Recorder& recorder_;
@@ -189,6 +198,9 @@ class XlaDecodeLoop final : public DecodeLoop {
   Ref logits_ = kNoRef;
   Recorder::Capture step_;
   std::vector<ArrayPtr> kept_, options_;
+  const TypePtr scalar_ = std::make_shared<const Type>(Type{Element::kI32, {}});
+  Executable* executable_ = nullptr;                    // null: to be found
+  std::vector<ArrayPtr> arguments_, states_, results_;  // of the run
   std::vector<int32_t> ids_, chosen_;
   int64_t pending_ = 0;          // steps that have not been run
   int64_t next_ = 0, done_ = 0;  // of those that have

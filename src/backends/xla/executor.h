@@ -13,17 +13,21 @@
 
 namespace adder::xla {
 
+// The arrays of a step have the types of those of the step before, and share them.
+using TypePtr = std::shared_ptr<const Type>;
+
 // An array in the memory of an executor. Made by Executor::upload and Executable::run.
 class Array {
  public:
   virtual ~Array() = default;
-  const Type& type() const { return type_; }
+  const Type& type() const { return *type_; }
+  const TypePtr& shared_type() const { return type_; }
 
  protected:
-  explicit Array(Type type) : type_(std::move(type)) {}
+  explicit Array(TypePtr type) : type_(std::move(type)) {}
 
  private:
-  Type type_;
+  TypePtr type_;
 };
 using ArrayPtr = std::shared_ptr<Array>;
 
@@ -33,7 +37,12 @@ class Executable {
   // Enqueues the program. The arrays of donated arguments must not be used afterwards. Results may
   // not be ready when this returns; Executor::download waits for them. Throws Error(kIo) where the
   // device fails or has no memory left, with what the plugin says.
-  virtual std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) = 0;
+  virtual void run_into(std::span<const ArrayPtr> arguments, std::vector<ArrayPtr>& results) = 0;
+  std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) {
+    std::vector<ArrayPtr> results;
+    run_into(arguments, results);
+    return results;
+  }
 };
 
 struct MemoryUse {
@@ -41,13 +50,17 @@ struct MemoryUse {
   bool whole_device = false;    // by its driver, with other programs; else this executor's arrays
 };
 
+// Executors, their programs and their arrays are one thread's at a time.
 class Executor {
  public:
   virtual ~Executor() = default;
   // Whether it computes on the processor of this machine.
   virtual bool on_host() const = 0;
   virtual std::string description() const = 0;  // "xla, <plugin>, <device>"
-  virtual ArrayPtr upload(Type type, std::span<const std::byte> bytes) = 0;
+  virtual ArrayPtr upload_as(const TypePtr& type, std::span<const std::byte> bytes) = 0;
+  ArrayPtr upload(Type type, std::span<const std::byte> bytes) {
+    return upload_as(std::make_shared<const Type>(std::move(type)), bytes);
+  }
   // Waits for the array and copies it out, whole. Throws as Executable::run.
   virtual void download(Array& array, std::span<std::byte> bytes) = 0;
   // Whether products with 16-bit weights cost a conversion of the whole matrix each time, so that

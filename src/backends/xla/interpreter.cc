@@ -18,7 +18,7 @@ namespace {
 
 class HostArray final : public Array {
  public:
-  HostArray(Type type, CellsPtr cells) : Array(std::move(type)), cells_(std::move(cells)) {}
+  HostArray(TypePtr type, CellsPtr cells) : Array(std::move(type)), cells_(std::move(cells)) {}
 
   // Fails where the array has been donated.
   CellsPtr cells() const {
@@ -191,7 +191,7 @@ class InterpretedProgram final : public Executable {
   explicit InterpretedProgram(const Program& program)
       : program_(program), plan_(Planner(program.types.size()).plan(program_.main)) {}
 
-  std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) override {
+  void run_into(std::span<const ArrayPtr> arguments, std::vector<ArrayPtr>& arrays) override {
     const Block& main = program_.main;
     if (arguments.size() != main.arguments.size())
       fail(ErrorCode::kInternal, "xla interpreter: expected {} arguments, got {}",
@@ -212,10 +212,10 @@ class InterpretedProgram final : public Executable {
       host_array(*arguments[donated]).consume();
     }
     const std::vector<CellsPtr> results = Frame(program_).run(main, plan_, std::move(cells));
-    std::vector<ArrayPtr> arrays;
+    arrays.clear();
     for (size_t i = 0; i < results.size(); ++i)
-      arrays.push_back(std::make_shared<HostArray>(program_.types[main.results[i]], results[i]));
-    return arrays;
+      arrays.push_back(std::make_shared<HostArray>(
+          std::make_shared<const Type>(program_.types[main.results[i]]), results[i]));
   }
 
  private:
@@ -228,11 +228,11 @@ class Interpreter final : public Executor {
   bool on_host() const override { return true; }
   std::string description() const override { return "xla, interpreter, CPU"; }
 
-  ArrayPtr upload(Type type, std::span<const std::byte> bytes) override {
-    check_size("upload", type, bytes.size());
+  ArrayPtr upload_as(const TypePtr& type, std::span<const std::byte> bytes) override {
+    check_size("upload", *type, bytes.size());
     auto cells = std::make_shared<Cells>(bytes.size());
     std::copy(bytes.begin(), bytes.end(), cells->data());
-    return std::make_shared<HostArray>(std::move(type), std::move(cells));
+    return std::make_shared<HostArray>(type, std::move(cells));
   }
 
   void download(Array& array, std::span<std::byte> bytes) override {

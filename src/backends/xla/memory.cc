@@ -155,6 +155,16 @@ void Memory::forget_values() {
   for (auto& [base, storage] : storages_) storage.pieces.clear();
 }
 
+void Memory::lose_made_after(uint64_t epoch) {
+  for (auto& [base, storage] : storages_) {
+    for (Piece& piece : storage.pieces) {
+      if (piece.made <= epoch) continue;
+      piece.lost = true;
+      piece.array = nullptr;
+    }
+  }
+}
+
 bool Memory::contains(const void* data) const {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const auto next = storages_.upper_bound(address);

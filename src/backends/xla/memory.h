@@ -58,6 +58,7 @@ struct Piece {
   Ref ref = kNoRef;
   int32_t argument = -1;  // which `array` is in that program
   int32_t donor = -1;     // the one that held the same view before, whose memory may be reused
+  uint64_t made = 0;      // the number of the program that made `array`; 0: the host did
   bool lost = false;      // the program that was to make `array` has failed
 };
 
@@ -77,6 +78,8 @@ class Memory : public std::enable_shared_from_this<Memory> {
   bool contains(const void* data) const;
   Storage* find(uintptr_t base);  // null: freed meanwhile
   void forget_values();
+  // Where programs after the one of this number failed on the device.
+  void lose_made_after(uint64_t epoch);
   // The address of what an array is the value of; nothing: of nothing here.
   std::optional<uintptr_t> address_of(const Array& array) const;
 

@@ -1,6 +1,7 @@
 // A client of a plugin with its first device, and owners of what a plugin hands out.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,50 @@
 #include "backends/xla/pjrt_plugin.h"
 
 namespace adder::xla {
+
+// Gives the memory of arrays that are gone to new ones: each step makes as many as it frees. All
+// its blocks have the size of the first.
+class BlockPool {
+ public:
+  BlockPool() = default;
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+  ~BlockPool() {
+    while (free_ != nullptr) ::operator delete(std::exchange(free_, free_->next));
+  }
+
+  void* take(size_t bytes) {
+    if (size_ == 0) size_ = std::max(bytes, sizeof(Free));
+    if (bytes > size_ || free_ == nullptr) return ::operator new(std::max(bytes, size_));
+    return std::exchange(free_, free_->next);
+  }
+  void give_back(void* block, size_t bytes) {
+    if (bytes > size_) return ::operator delete(block);
+    free_ = new (block) Free{free_};
+  }
+
+ private:
+  struct Free {
+    Free* next;
+  };
+  size_t size_ = 0;
+  Free* free_ = nullptr;
+};
+
+template <typename T>
+struct PoolAllocator {
+  using value_type = T;
+
+  explicit PoolAllocator(std::shared_ptr<BlockPool> blocks) : pool(std::move(blocks)) {}
+  template <typename U>
+  PoolAllocator(const PoolAllocator<U>& other) : pool(other.pool) {}  // NOLINT: converts
+
+  T* allocate(size_t n) { return static_cast<T*>(pool->take(n * sizeof(T))); }
+  void deallocate(T* block, size_t n) { pool->give_back(block, n * sizeof(T)); }
+  bool operator==(const PoolAllocator&) const = default;
+
+  std::shared_ptr<BlockPool> pool;
+};
 
 class PjrtClient {
  public:
@@ -25,6 +70,8 @@ class PjrtClient {
   const std::string& platform_version() const { return platform_version_; }
   const std::string& device_kind() const { return device_kind_; }
 
+  // For arrays, which may live longer than the client does.
+  const std::shared_ptr<BlockPool>& pool() const { return pool_; }
   // Of the arrays that are on the device now.
   int64_t array_bytes() const { return array_bytes_; }
   void count_array(int64_t bytes) const { array_bytes_ += bytes; }
@@ -47,6 +94,7 @@ class PjrtClient {
   pjrt::Device* device_ = nullptr;
   std::string platform_, platform_version_, device_kind_;
   mutable std::atomic<int64_t> array_bytes_ = 0;
+  std::shared_ptr<BlockPool> pool_ = std::make_shared<BlockPool>();
 };
 
 // Owns an object of a plugin's, and keeps its client alive.

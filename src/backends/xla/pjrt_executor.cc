@@ -54,11 +54,17 @@ pjrt::BufferType buffer_type(Element element) {
 
 class PjrtArray final : public Array {
  public:
-  PjrtArray(Type array_type, std::shared_ptr<const PjrtClient> client, pjrt::Buffer* buffer)
+  PjrtArray(TypePtr array_type, std::shared_ptr<const PjrtClient> client, pjrt::Buffer* buffer)
       : Array(std::move(array_type)), client_(client), buffer_(std::move(client), buffer) {
     client_->count_array(bytes());
   }
   ~PjrtArray() override { consume(); }
+
+  static ArrayPtr make(TypePtr type, const std::shared_ptr<const PjrtClient>& client,
+                       pjrt::Buffer* buffer) {
+    return std::allocate_shared<PjrtArray>(PoolAllocator<PjrtArray>(client->pool()),
+                                           std::move(type), client, buffer);
+  }
 
   // The array as one of this client's that has not been donated.
   static PjrtArray& of(Array& array, const PjrtClient& client) {
@@ -90,14 +96,18 @@ class PjrtProgram final : public Executable {
  public:
   PjrtProgram(std::shared_ptr<const PjrtClient> client, PjrtLoadedExecutable loaded,
               Signature signature)
-      : client_(std::move(client)), loaded_(std::move(loaded)), signature_(std::move(signature)) {}
+      : client_(std::move(client)), loaded_(std::move(loaded)), signature_(std::move(signature)) {
+    for (const Type& type : signature_.results)
+      result_types_.push_back(std::make_shared<const Type>(type));
+  }
 
-  std::vector<ArrayPtr> run(std::span<const ArrayPtr> arguments) override {
+  void run_into(std::span<const ArrayPtr> arguments, std::vector<ArrayPtr>& results) override {
     check_arguments(arguments);
-    std::vector<pjrt::Buffer*> in, out(signature_.results.size(), nullptr);
-    for (const ArrayPtr& a : arguments) in.push_back(PjrtArray::of(*a, *client_).buffer());
-    pjrt::Buffer* const* in_list = in.data();
-    pjrt::Buffer** out_list = out.data();
+    in_.clear();
+    for (const ArrayPtr& a : arguments) in_.push_back(PjrtArray::of(*a, *client_).buffer());
+    out_.assign(signature_.results.size(), nullptr);
+    pjrt::Buffer* const* in_list = in_.data();
+    pjrt::Buffer** out_list = out_.data();
 
     auto options = pjrt::arguments<pjrt::ExecuteOptions>();
     auto args = pjrt::arguments<pjrt::LoadedExecutableExecuteArgs>();
@@ -105,19 +115,18 @@ class PjrtProgram final : public Executable {
     args.options = &options;
     args.argument_lists = &in_list;
     args.num_devices = 1;
-    args.num_args = in.size();
+    args.num_args = in_.size();
     args.output_lists = &out_list;
     client_->check(client_->api().loaded_executable_execute(&args), "run the program");
 
-    std::vector<ArrayPtr> results;
-    for (size_t i = 0; i < out.size(); ++i) {
-      results.push_back(std::make_shared<PjrtArray>(signature_.results[i], client_, out[i]));
+    results.clear();
+    for (size_t i = 0; i < out_.size(); ++i) {
+      results.push_back(PjrtArray::make(result_types_[i], client_, out_[i]));
     }
     for (const int32_t donated : signature_.donated) {
       if (donated < 0) continue;
       PjrtArray::of(*arguments[static_cast<size_t>(donated)], *client_).consume();
     }
-    return results;
   }
 
  private:
@@ -137,6 +146,8 @@ class PjrtProgram final : public Executable {
   std::shared_ptr<const PjrtClient> client_;
   PjrtLoadedExecutable loaded_;
   Signature signature_;
+  std::vector<TypePtr> result_types_;
+  std::vector<pjrt::Buffer*> in_, out_;  // of the run
 };
 
 std::string environment_value(const char* name) {
@@ -170,22 +181,22 @@ std::string PjrtExecutor::description() const {
                      client_->device_kind());
 }
 
-ArrayPtr PjrtExecutor::upload(Type type, std::span<const std::byte> bytes) {
-  if (bytes.size() != type.bytes()) {
-    fail(adder::ErrorCode::kInternal, "pjrt executor: an array of {} bytes, got {}", type.bytes(),
+ArrayPtr PjrtExecutor::upload_as(const TypePtr& type, std::span<const std::byte> bytes) {
+  if (bytes.size() != type->bytes()) {
+    fail(adder::ErrorCode::kInternal, "pjrt executor: an array of {} bytes, got {}", type->bytes(),
          bytes.size());
   }
   const bool small = bytes.size() <= kSmallUpload;
   auto args = pjrt::arguments<pjrt::BufferFromHostBufferArgs>();
   args.client = client_->get();
   args.data = bytes.data();
-  args.type = buffer_type(type.element);
-  args.dims = type.shape.data();
-  args.num_dims = type.shape.size();
+  args.type = buffer_type(type->element);
+  args.dims = type->shape.data();
+  args.num_dims = type->shape.size();
   args.semantics = small ? pjrt::kImmutableOnlyDuringCall : pjrt::kImmutableUntilTransferCompletes;
   args.device = client_->device();
   client_->check(client_->api().buffer_from_host_buffer(&args), "copy an array to the device");
-  auto array = std::make_shared<PjrtArray>(std::move(type), client_, args.buffer);
+  ArrayPtr array = PjrtArray::make(type, client_, args.buffer);
   if (small) {
     destroy_event(client_->api(), args.done_with_host_buffer);
   } else {
@@ -201,14 +212,14 @@ void PjrtExecutor::download(Array& array, std::span<std::byte> bytes) {
          array.type().bytes(), bytes.size());
   }
   // Devices lay out arrays as they like.
-  std::vector<int64_t> minor_to_major;
+  minor_to_major_.clear();
   for (size_t axis = array.type().shape.size(); axis-- > 0;) {
-    minor_to_major.push_back(static_cast<int64_t>(axis));
+    minor_to_major_.push_back(static_cast<int64_t>(axis));
   }
   auto layout = pjrt::arguments<pjrt::MemoryLayout>();
   layout.tiled = pjrt::arguments<pjrt::MemoryLayout::Tiled>();
-  layout.tiled.minor_to_major = minor_to_major.data();
-  layout.tiled.minor_to_major_size = minor_to_major.size();
+  layout.tiled.minor_to_major = minor_to_major_.data();
+  layout.tiled.minor_to_major_size = minor_to_major_.size();
 
   auto args = pjrt::arguments<pjrt::BufferToHostBufferArgs>();
   args.src = mine.buffer();

@@ -25,7 +25,7 @@ class PjrtExecutor final : public Executor {
 
   bool on_host() const override { return client_->platform() == "cpu"; }
   std::string description() const override;
-  ArrayPtr upload(Type type, std::span<const std::byte> bytes) override;
+  ArrayPtr upload_as(const TypePtr& type, std::span<const std::byte> bytes) override;
   void download(Array& array, std::span<std::byte> bytes) override;
   // XLA:CPU converts before it multiplies; TPUs and GPUs multiply 16-bit numbers.
   bool widens_weights() const override { return on_host(); }
@@ -47,7 +47,8 @@ class PjrtExecutor final : public Executor {
   std::shared_ptr<const PjrtClient> client_;
   ExecutableCache cache_;
   std::string compile_options_;
-  std::string identity_;  // what a compiled program depends on beside its text
+  std::string identity_;                 // what a compiled program depends on beside its text
+  std::vector<int64_t> minor_to_major_;  // of the array that is being read
   int64_t compiled_ = 0, from_cache_ = 0, stored_ = 0;
 };
 

@@ -10,8 +10,6 @@
 namespace adder::xla {
 namespace {
 
-// So many small arrays stay on the device: the slots, the rows and the lengths of a few steps.
-constexpr size_t kSmallArrays = 16;
 // A step of a model with a hundred layers has about 50,000 words.
 constexpr size_t kLongTape = size_t{1} << 20;
 constexpr size_t kManyPieces = 12;  // of a buffer
@@ -76,36 +74,42 @@ Ref Recorder::argument(const ArrayPtr& array) {
 }
 
 Ref Recorder::numbers(Role role, Element element, std::span<const std::byte> bytes, bool scalar) {
+  SmallRing& ring = small_[static_cast<size_t>(role)];
   Small* small = nullptr;
-  for (Small& s : small_)
-    if (s.role == role && std::ranges::equal(s.bytes, bytes)) small = &s;
+  for (Small& s : ring.entries)
+    if (s.array != nullptr && std::ranges::equal(s.bytes, bytes)) small = &s;
   if (small != nullptr && small->epoch == epoch_) return small->ref;
   if (small == nullptr) {
-    Type type{element, {}};
-    if (!scalar) type.shape = {static_cast<int64_t>(bytes.size() / element_bytes(element))};
-    ArrayPtr array = executor_->upload(type, bytes);
-    if (small_.size() < kSmallArrays) {
-      small = &small_.emplace_back();
-    } else {
-      small = &small_[oldest_small_++ % kSmallArrays];
-    }
-    *small = {role, {bytes.begin(), bytes.end()}, std::move(array), 0, kNoRef};
+    ArrayPtr array = executor_->upload_as(small_type(ring, element, bytes.size(), scalar), bytes);
+    small = &ring.entries[ring.oldest++ % ring.entries.size()];
+    small->array = std::move(array);
+    for (Small& s : ring.entries) s.bytes.reserve(bytes.size());  // whichever is the next one
+    small->bytes.assign(bytes.begin(), bytes.end());
   }
   small->epoch = epoch_;
   return small->ref = argument(small->array);
 }
 
+// Those of a role have one element type, and differ in their lengths at most.
+const TypePtr& Recorder::small_type(SmallRing& ring, Element element, size_t bytes, bool scalar) {
+  for (const TypePtr& type : ring.types)
+    if (type->bytes() == bytes) return type;
+  Type type{element, {}};
+  if (!scalar) type.shape = {static_cast<int64_t>(bytes / element_bytes(element))};
+  return ring.types.emplace_back(std::make_shared<const Type>(std::move(type)));
+}
+
 std::optional<Recorder::Role> Recorder::role_of(const Array& array) const {
-  for (const Small& s : small_)
-    if (s.array.get() == &array) return s.role;
+  for (size_t role = 0; role < small_.size(); ++role)
+    for (const Small& s : small_[role].entries)
+      if (s.array.get() == &array) return static_cast<Role>(role);
   return std::nullopt;
 }
 
 Ref Recorder::indices(Role role, std::span<const int32_t> values, int64_t length, int32_t filler) {
-  thread_local std::vector<int32_t> padded;
-  padded.assign(values.begin(), values.end());
-  padded.resize(static_cast<size_t>(length), filler);
-  return numbers(role, Element::kI32, bytes_of(padded));
+  padded_.assign(values.begin(), values.end());
+  padded_.resize(static_cast<size_t>(length), filler);
+  return numbers(role, Element::kI32, bytes_of(padded_));
 }
 
 Ref Recorder::number(Role role, int32_t value) {
@@ -133,12 +137,12 @@ ArrayPtr Recorder::zeros(Element element, int64_t rows, int64_t cols) {
   return executor_->upload(type, std::vector<std::byte>(type.bytes()));
 }
 
-Executable& Recorder::compiled(std::span<const Ref> outputs, std::span<const int32_t> donated) {
+Executable& Recorder::compiled() {
   // The tape, what of it is wanted, and which arguments give their memory.
-  thread_local std::vector<int64_t> tail;
-  tail.assign(outputs.begin(), outputs.end());
-  tail.insert(tail.end(), donated.begin(), donated.end());
-  tail.push_back(std::ssize(outputs));
+  std::vector<int64_t>& tail = key_tail_;
+  tail.assign(outputs_.begin(), outputs_.end());
+  tail.insert(tail.end(), donated_.begin(), donated_.end());
+  tail.push_back(std::ssize(outputs_));
   const int64_t hash = key_hash(tape_.hash(), tail);
   const auto words = tape_.words();
   const auto [first, last] = programs_.equal_range(hash);
@@ -151,7 +155,7 @@ Executable& Recorder::compiled(std::span<const Ref> outputs, std::span<const int
   }
   Compiled made{{words.begin(), words.end()}, nullptr};
   made.key.insert(made.key.end(), tail.begin(), tail.end());
-  made.executable = executor_->compile(lower_program(words, outputs, donated));
+  made.executable = executor_->compile(lower_program(words, outputs_, donated_));
   return *programs_.emplace(hash, std::move(made))->second.executable;
 }
 
@@ -169,65 +173,83 @@ void Recorder::synchronize() {
   const ArrayPtr newest = newest_.lock();
   if (newest == nullptr) return;
   std::vector<std::byte> bytes(newest->type().bytes());
-  executor_->download(*newest, bytes);
+  download(*newest, bytes, last_program());
 }
 
-std::vector<ArrayPtr> Recorder::flush(std::span<const Ref> wanted) {
+void Recorder::download(Array& array, std::span<std::byte> bytes, uint64_t made) {
+  try {
+    executor_->download(array, bytes);
+    confirmed_ = std::max(confirmed_, made);
+  } catch (const std::exception& failure) {
+    failure_ = failure.what();
+    memory_->lose_made_after(confirmed_);
+    throw;
+  }
+}
+
+void Recorder::end_program() {
+  ++epoch_;
+  tape_.clear();
+  shapes_.clear();
+  arguments_.clear();
+  dirty_.clear();
+  results_.clear();
+}
+
+ArrayPtr Recorder::flush(Ref wanted) {
   if (capturing_)
     fail(ErrorCode::kInternal, "xla: a step that is recorded for a loop asked for a value");
-  std::vector<Piece*> written;
-  std::vector<Ref> outputs(wanted.begin(), wanted.end());
-  std::vector<int32_t> donated(wanted.size(), -1);
+  written_.clear();
+  outputs_.clear();
+  donated_.clear();
+  if (wanted != kNoRef) {
+    outputs_.push_back(wanted);
+    donated_.push_back(-1);
+  }
   for (const uintptr_t base : dirty_) {
     Storage* storage = memory_->find(base);
     if (storage == nullptr) continue;  // freed before anybody read it
     storage->dirty = false;
     for (Piece& piece : storage->pieces) {
       if (piece.array != nullptr || piece.lost) continue;
-      written.push_back(&piece);
-      outputs.push_back(piece.ref);
+      written_.push_back(&piece);
+      outputs_.push_back(piece.ref);
       const int32_t donor = piece.donor;
       // A donated array must be nobody else's.
       const bool free = donor >= 0 && arguments_[static_cast<size_t>(donor)].use_count() == 1 &&
-                        std::ranges::find(donated, donor) == donated.end();
-      donated.push_back(free ? donor : -1);
+                        std::ranges::find(donated_, donor) == donated_.end();
+      donated_.push_back(free ? donor : -1);
     }
   }
-  std::vector<ArrayPtr> results;
-  const auto finish = [&] {
-    ++epoch_;
-    tape_.clear();
-    shapes_.clear();
-    arguments_.clear();
-    dirty_.clear();
-  };
   try {
-    if (!outputs.empty()) results = compiled(outputs, donated).run(arguments_);
+    if (!outputs_.empty()) compiled().run_into(arguments_, results_);
   } catch (const std::exception& failure) {
     failure_ = failure.what();
-    for (Piece* piece : written) piece->lost = true;
-    finish();
+    for (Piece* piece : written_) piece->lost = true;
+    end_program();
     throw;
   }
-  for (size_t i = 0; i < written.size(); ++i) {
-    written[i]->array = results[wanted.size() + i];
-    written[i]->donor = -1;
+  const size_t first = wanted != kNoRef ? 1 : 0;  // of the buffers'
+  for (size_t i = 0; i < written_.size(); ++i) {
+    written_[i]->array = results_[first + i];
+    written_[i]->made = epoch_;
+    written_[i]->donor = -1;
   }
-  for (const ArrayPtr& array : results) {
+  for (const ArrayPtr& array : results_) {
     const ArrayPtr smallest = newest_.lock();
-    if (&array == &results.front() || array->type().bytes() < smallest->type().bytes())
+    if (&array == &results_.front() || array->type().bytes() < smallest->type().bytes())
       newest_ = array;
   }
-  const std::vector<uintptr_t> dirty = dirty_;
-  finish();
+  ArrayPtr result = first > 0 ? results_.front() : nullptr;
+  run_ = dirty_;
+  end_program();
   // Shorter and shorter prompts leave the ends of longer ones behind.
-  for (const uintptr_t base : dirty) {
+  for (const uintptr_t base : run_) {
     Storage* storage = memory_->find(base);
     if (storage != nullptr && storage->pieces.size() > kManyPieces)
       settle({base, storage->pieces.back().view});
   }
-  results.resize(wanted.size());
-  return results;
+  return result;
 }
 
 void Recorder::flush_if_long() {

@@ -1,6 +1,7 @@
 // Records operations on the values of buffers and runs them together.
 #pragma once
 
+#include <array>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -66,7 +67,7 @@ class Recorder {
     kMinP,
     kTopK,
     kTopP,
-    kUniform
+    kUniform  // the last one
   };
   // Small arrays that differ from step to step; a vector, or one number.
   Ref numbers(Role role, Element element, std::span<const std::byte> bytes, bool scalar = false);
@@ -82,16 +83,21 @@ class Recorder {
   Ref append_results(TapeOp op, std::span<const int64_t> operands,
                      std::span<const int64_t> attributes, std::span<const Shape2> shapes);
 
-  // Runs what has been recorded. `wanted`: values that are needed beside what buffers hold. Where
+  // Runs what has been recorded. `wanted`: a value that is needed beside what buffers hold. Where
   // that fails, what it was to write is lost: reading it throws Error(kIo) until it is written
   // anew as a whole, and what is left of a state after one slot has been written is NaN.
-  std::vector<ArrayPtr> flush(std::span<const Ref> wanted = {});
+  ArrayPtr flush(Ref wanted = kNoRef);
   void flush_if_long();
   // The same where a step begins, so that the blocks of a prompt are one program again and again,
   // not one that is as long as the prompt.
   void begin_step();
   // The same, and waits until it is done.
   void synchronize();
+  // Copies out an array that the program of the number `made` made (0: the host). A device may say
+  // only then that a program has failed: lost is what was written by the programs after the last
+  // one whose results were there.
+  void download(Array& array, std::span<std::byte> bytes, uint64_t made);
+  uint64_t last_program() const { return epoch_ - 1; }
 
   // What is compiled under this key, which says all about it; made when it is new.
   Executable& executable(std::vector<int64_t> key, const std::function<Program()>& make);
@@ -135,7 +141,22 @@ class Recorder {
     std::unique_ptr<Executable> executable;
   };
 
+  struct Small {
+    std::vector<std::byte> bytes;
+    ArrayPtr array;  // null: none yet
+    uint64_t epoch = 0;
+    Ref ref = kNoRef;
+  };
+  // The newest ones of a role, that need not be uploaded again: the slots, the rows and the lengths
+  // of a few steps.
+  struct SmallRing {
+    std::array<Small, 4> entries;
+    size_t oldest = 0;
+    std::vector<TypePtr> types;  // that there have been: few, as rows are padded
+  };
+
   Ref argument(const ArrayPtr& array);
+  static const TypePtr& small_type(SmallRing& ring, Element element, size_t bytes, bool scalar);
   // Throws Error(kIo) where the array is lost.
   const ArrayPtr& array_of(const Piece& piece) const;
   void revive(Piece& piece);
@@ -147,7 +168,8 @@ class Recorder {
   Ref rectangle(Ref value, Place place, int64_t rows, int64_t cols);
   void store_view(Storage& storage, const View& view, Ref value);
   void touch(Storage& storage);
-  Executable& compiled(std::span<const Ref> outputs, std::span<const int32_t> donated);
+  Executable& compiled();  // the program of the tape, outputs_ and donated_
+  void end_program();
   Ref argument(const Type& type, ArrayPtr array);
   ArrayPtr slice_at(const Piece& piece, Place place, const View& part);
   void update_at(Storage& storage, Piece& piece, Place place, const ArrayPtr& update);
@@ -166,17 +188,20 @@ class Recorder {
   std::weak_ptr<Array> newest_;  // of the last program
   std::vector<uintptr_t> dirty_;
   std::unordered_multimap<int64_t, Compiled> programs_;
-  struct Small {
-    Role role;
-    std::vector<std::byte> bytes;
-    ArrayPtr array;
-    uint64_t epoch;
-    Ref ref;
-  };
-  std::vector<Small> small_;  // the newest ones, that need not be uploaded again
-  size_t oldest_small_ = 0;
+  std::array<SmallRing, static_cast<size_t>(Role::kUniform) + 1> small_;
 
-  std::string failure_;  // why pieces are lost
+  std::string failure_;     // why pieces are lost
+  uint64_t confirmed_ = 0;  // the last program that is known to have run
+
+  // Of the step that is recorded or run: a step like the one before allocates nothing.
+  std::vector<int32_t> padded_;
+  std::vector<int64_t> key_tail_;
+  std::vector<Piece*> written_;
+  std::vector<Ref> outputs_;
+  std::vector<int32_t> donated_;
+  std::vector<ArrayPtr> results_;
+  std::vector<uintptr_t> run_;    // buffers
+  std::vector<std::byte> whole_;  // an array that is read
 
   bool capturing_ = false;
   struct Saved {

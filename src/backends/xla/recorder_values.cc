@@ -47,11 +47,16 @@ View row_view(const View& view) {
   return row;
 }
 
-std::vector<int64_t> numbers_of(const View& v, int64_t offset, int64_t rows) {
-  std::vector<int64_t> n = {rows, offset, v.rows, v.row_stride, v.cols};
+struct ViewNumbers {
+  std::array<int64_t, 5 + 2 * Tensor::kMaxRank> numbers{};
+  size_t count = 0;
+};
+
+ViewNumbers numbers_of(const View& v, int64_t offset, int64_t rows) {
+  ViewNumbers n{{rows, offset, v.rows, v.row_stride, v.cols}, 5};
   for (size_t i = 0; i < static_cast<size_t>(v.inner_rank); ++i) {
-    n.push_back(v.inner[i]);
-    n.push_back(v.inner_stride[i]);
+    n.numbers[n.count++] = v.inner[i];
+    n.numbers[n.count++] = v.inner_stride[i];
   }
   return n;
 }
@@ -69,6 +74,7 @@ const ArrayPtr& Recorder::array_of(const Piece& piece) const {
 void Recorder::revive(Piece& piece) {
   const Type type{piece.view.element, {piece.view.rows, piece.view.cols}};
   piece.array = executor_->upload(type, std::vector(type.bytes(), kNotANumber));
+  piece.made = 0;
   piece.lost = false;
 }
 
@@ -92,7 +98,8 @@ Ref Recorder::extract(Piece& piece, const View& view, int64_t rows) {
   if (piece.view.rows > 1)
     flat =
         append(TapeOp::kFlatten, {flat}, {piece.view.rows, elements}, {view.element, 1, elements});
-  return append(TapeOp::kExtract, {flat}, numbers_of(view, view.offset - piece.view.offset, rows),
+  const ViewNumbers n = numbers_of(view, view.offset - piece.view.offset, rows);
+  return append(TapeOp::kExtract, {flat}, std::span(n.numbers).first(n.count),
                 {view.element, rows, view.cols});
 }
 
@@ -149,7 +156,10 @@ void Recorder::store(const Tensor& tensor, Ref value) {
   for (const Piece& old : storage.pieces) {
     if (old.array == nullptr || old.epoch != epoch_ || !(old.view == view)) continue;
     const Shape2& now = shapes_[static_cast<size_t>(value)];
-    if (old.array->type() == Type{now.element, {now.rows, now.cols}}) piece.donor = old.argument;
+    const Type& then = old.array->type();
+    if (then.element == now.element &&
+        std::ranges::equal(then.shape, std::array{now.rows, now.cols}))
+      piece.donor = old.argument;
   }
   std::erase_if(storage.pieces, [&](const Piece& p) { return covers(view, p.view); });
   storage.pieces.push_back(std::move(piece));
@@ -172,7 +182,7 @@ std::vector<std::byte> Recorder::compose(const Storage& storage, Element element
       part.assign(static_cast<size_t>(piece.view.size()) * piece_width, kNotANumber);
     } else {
       part.resize(piece.array->type().bytes());
-      executor_->download(*piece.array, part);
+      download(*piece.array, part, piece.made);
     }
     for_each_element(piece.view, [&](int64_t from, int64_t to) {
       std::memcpy(whole.data() + static_cast<size_t>(to) * piece_width,
@@ -220,12 +230,12 @@ void Recorder::read(const Tensor& tensor, std::span<std::byte> host) {
     if (!may_overlap(piece.view, view)) continue;
     if (piece.view == view) {
       const ArrayPtr& array = array_of(piece);
-      std::vector<std::byte> all(array->type().bytes());  // perhaps with more rows
-      executor_->download(*array, all);
-      std::copy_n(all.begin(), host.size(), host.begin());
+      whole_.resize(array->type().bytes());  // perhaps with more rows
+      download(*array, whole_, piece.made);
+      std::copy_n(whole_.begin(), host.size(), host.begin());
     } else if (const auto place = place_within(row, piece.view)) {
       const ArrayPtr part = slice_at(piece, *place, row);
-      executor_->download(*part, host);
+      download(*part, host, last_program());
     } else {
       std::ranges::copy(part_of(compose(storage, view.element), row), host.begin());
     }
@@ -241,7 +251,7 @@ ArrayPtr Recorder::slice_at(const Piece& piece, Place place, const View& part) {
   const Ref col = number(Role::kCol, static_cast<int32_t>(place.col));
   const Ref slice =
       append(TapeOp::kSliceAt, {whole, row, col}, {1, part.cols}, {part.element, 1, part.cols});
-  return flush({&slice, 1})[0];
+  return flush(slice);
 }
 
 // Changes a row, or a part of one, of an array in place.

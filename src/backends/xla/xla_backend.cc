@@ -22,7 +22,7 @@ int64_t entry_size(const Tensor& t) {
   return t.dim(0) == 0 ? 0 : t.size() / t.dim(0);
 }
 
-// A 16-bit matrix as float32, row by row.
+// A 16-bit or quantized matrix as float32, row by row.
 std::vector<float> widened(const Tensor& t) {
   const auto cols = static_cast<size_t>(t.dim(1));
   std::vector<float> out(static_cast<size_t>(t.size()));
@@ -41,13 +41,10 @@ Buffer XlaBackend::allocate(size_t bytes) {
 }
 
 Tensor XlaBackend::import_weight(const Tensor& host, WeightUse use, Buffer* owner) {
-  if (host.dtype != DType::kF32 && host.dtype != DType::kF16 && host.dtype != DType::kBF16)
-    fail(ErrorCode::kUnsupported,
-         "xla: weights: expected F32, F16 or BF16, got {}: the XLA backend does not run quantized "
-         "models, --device cpu and cuda do",
-         dtype_name(host.dtype));
-  if (use == WeightUse::kMatmul && host.dtype != DType::kF32 &&
-      recorder_.executor().widens_weights()) {
+  // Only float32 holds what a quantized weight stands for: Q8_0's have 18 bits.
+  const bool widens = use == WeightUse::kMatmul && host.dtype != DType::kF32 &&
+                      recorder_.executor().widens_weights();
+  if (is_quantized(host.dtype) || widens) {
     const std::vector<float> values = widened(host);
     Tensor wide = host;
     wide.dtype = DType::kF32;
@@ -239,15 +236,15 @@ void XlaBackend::ssd_scan(const SsdScanArgs& a) {
   });
 }
 
-void XlaBackend::sample(const SampleArgs& a) {
-  check(a);
-  if (a.params.empty()) return;
-  const auto rows = static_cast<size_t>(padded(a.logits.dim(0)));
-  const auto limit = static_cast<size_t>(a.vocab_limit);
-  bool draws = false, penalises = false;
-  std::vector<float> temperature(rows, 1.0f), min_p(rows), penalty(rows, 1.0f);
-  std::vector<int32_t> top_k(rows, 1);
-  std::vector<uint64_t> top_p(rows), uniform(rows);
+void XlaBackend::SampleNumbers::set(const SampleArgs& a, size_t rows) {
+  draws = penalises = false;
+  temperature.assign(rows, 1.0f);
+  min_p.assign(rows, 0.0f);
+  penalty.assign(rows, 1.0f);
+  top_k.assign(rows, 1);
+  top_p.assign(rows, 0);
+  uniform.assign(rows, 0);
+  ids.resize(rows);
   for (size_t i = 0; i < a.params.size(); ++i) {
     const SampleParams& p = a.params[i];
     draws = draws || p.temperature != 0;
@@ -259,42 +256,51 @@ void XlaBackend::sample(const SampleArgs& a) {
     top_p[i] = in_units(p.top_p);
     uniform[i] = in_units(p.uniform);
   }
+  if (!penalises) return;
+  const auto limit = static_cast<size_t>(a.vocab_limit);
+  penalised.assign(rows * limit, 0);
+  for (size_t i = 0; i < a.params.size(); ++i)
+    for (const int32_t id : a.params[i].recent)
+      if (static_cast<size_t>(id) < limit) penalised[i * limit + static_cast<size_t>(id)] = 1;
+}
+
+void XlaBackend::sample(const SampleArgs& a) {
+  check(a);
+  if (a.params.empty()) return;
+  const int64_t rows = padded(a.logits.dim(0));
+  SampleNumbers& s = sample_;
+  s.set(a, static_cast<size_t>(rows));
   Ref chosen = kNoRef;
   record([&] {
     int64_t operands[8];
     std::fill(std::begin(operands), std::end(operands), kNoRef);
-    operands[0] = recorder_.load(a.logits, static_cast<int64_t>(rows));
+    operands[0] = recorder_.load(a.logits, rows);
     using Role = Recorder::Role;
     const auto numbers = [&](Role role, Element element, const auto& values) {
       return recorder_.numbers(role, element, std::as_bytes(std::span(values)));
     };
-    if (penalises) {
-      std::vector<int8_t> penalised(rows * limit);
-      for (size_t i = 0; i < a.params.size(); ++i)
-        for (const int32_t id : a.params[i].recent)
-          if (static_cast<size_t>(id) < limit) penalised[i * limit + static_cast<size_t>(id)] = 1;
-      operands[1] = numbers(Role::kPenalised, Element::kI8, penalised);
-      operands[2] = numbers(Role::kPenalty, Element::kF32, penalty);
+    if (s.penalises) {
+      operands[1] = numbers(Role::kPenalised, Element::kI8, s.penalised);
+      operands[2] = numbers(Role::kPenalty, Element::kF32, s.penalty);
     }
-    if (draws) {
-      operands[3] = numbers(Role::kTemperature, Element::kF32, temperature);
-      operands[4] = numbers(Role::kMinP, Element::kF32, min_p);
-      operands[5] = numbers(Role::kTopK, Element::kI32, top_k);
-      operands[6] = numbers(Role::kTopP, Element::kU64, top_p);
-      operands[7] = numbers(Role::kUniform, Element::kU64, uniform);
+    if (s.draws) {
+      operands[3] = numbers(Role::kTemperature, Element::kF32, s.temperature);
+      operands[4] = numbers(Role::kMinP, Element::kF32, s.min_p);
+      operands[5] = numbers(Role::kTopK, Element::kI32, s.top_k);
+      operands[6] = numbers(Role::kTopP, Element::kU64, s.top_p);
+      operands[7] = numbers(Role::kUniform, Element::kU64, s.uniform);
     }
     const int64_t attributes[] = {a.vocab_limit};
-    const Shape2 shape{Element::kI32, static_cast<int64_t>(rows), 1};
+    const Shape2 shape{Element::kI32, rows, 1};
     chosen = recorder_.append_results(TapeOp::kSample, operands, attributes, {&shape, 1});
   });
-  std::vector<int32_t> ids(rows);
-  const auto arrays = recorder_.flush({&chosen, 1});
-  recorder_.executor().download(*arrays[0], std::as_writable_bytes(std::span(ids)));
+  const ArrayPtr array = recorder_.flush(chosen);
+  recorder_.download(*array, std::as_writable_bytes(std::span(s.ids)), recorder_.last_program());
   for (size_t i = 0; i < a.out.size(); ++i) {
-    if (ids[i] == kDecodeNotFinite)
+    if (s.ids[i] == kDecodeNotFinite)
       fail(ErrorCode::kInternal, "sample: row {}: expected a finite largest logit, got NaN or Inf",
            i);
-    a.out[i] = ids[i];
+    a.out[i] = s.ids[i];
   }
 }
 

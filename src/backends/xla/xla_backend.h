@@ -2,7 +2,8 @@
 // each shape and run by a PJRT plugin, or by the interpreter.
 //
 // Nothing runs until the host needs a value: Backend::read, sample, synchronize, and the writes to
-// parts of a state. Block formats are not supported.
+// parts of a state. Quantized weights become float32 when they are imported, so products do not
+// round their activations.
 #pragma once
 
 #include "backends/xla/recorder.h"
@@ -52,6 +53,17 @@ class XlaBackend final : public Backend {
   void set_loop_values(const LoopValues& values) { loop_ = values; }
 
  private:
+  // The options of a sample() as arrays; kept, as there is one for each token.
+  struct SampleNumbers {
+    bool draws = false, penalises = false;
+    std::vector<float> temperature, min_p, penalty;
+    std::vector<int32_t> top_k, ids;
+    std::vector<uint64_t> top_p, uniform;
+    std::vector<int8_t> penalised;
+
+    void set(const SampleArgs& args, size_t rows);
+  };
+
   template <typename F>
   void record(F&& f);
   Ref optional(const Tensor& tensor);
@@ -63,6 +75,7 @@ class XlaBackend final : public Backend {
   LoopValues loop_;
   std::vector<int32_t> slots_;
   std::vector<int64_t> attributes_;  // of the operation that is being recorded
+  SampleNumbers sample_;
 };
 
 // which: "interpreter", the name or the path of a plugin, or empty (make_pjrt_executor).
