@@ -24,23 +24,18 @@ struct CompileOptions {
 std::string title(const Precompiled& p) {
   switch (p.part) {
     case PrecompiledPart::kPrompt:
-      return fmt::format("prompt of {}", p.size);
+      return p.batch == 1 ? fmt::format("prompt of {}", p.length)
+                          : fmt::format("{} prompts of {}", p.batch, p.length);
     case PrecompiledPart::kStep:
-      return fmt::format("step of {}", p.size);
+      return fmt::format("step of {}", p.batch);
     case PrecompiledPart::kLoop:
-      return fmt::format("decode loop of {}", p.size);
+      return fmt::format("decode loop of {}", p.batch);
   }
   return {};
 }
 
-struct Loaded {
-  std::string device;
-  int64_t block = 0;
-  int32_t slots = 0;
-};
-
-void print_table(const Loaded& engine, const std::vector<Precompiled>& parts) {
-  fmt::print("{}: blocks of {} tokens\n\n", engine.device, engine.block);
+void print_table(const Engine& engine, const std::vector<Precompiled>& parts) {
+  fmt::print("{}: blocks of {} tokens\n\n", engine.backend().description(), engine.block());
   fmt::print("{:20} {:>9} {:>11} {:>10}\n", "", "compiled", "from cache", "seconds");
   for (const Precompiled& p : parts)
     fmt::print("{:20} {:>9} {:>11} {:>10.2f}\n", title(p), p.compiled, p.from_cache, p.seconds);
@@ -58,20 +53,21 @@ void print_table(const Loaded& engine, const std::vector<Precompiled>& parts) {
   }
 }
 
-void print_json(const CompileOptions& o, const Loaded& engine,
-                const std::vector<Precompiled>& parts) {
+void print_json(const CompileOptions& o, Engine& engine, const std::vector<Precompiled>& parts) {
   nlohmann::ordered_json j = {{"model", o.model.model.empty() ? "demo" : o.model.model},
-                              {"device", engine.device},
-                              {"block", engine.block},
-                              {"slots", engine.slots},
+                              {"device", engine.backend().description()},
+                              {"block", engine.block()},
+                              {"slots", engine.states().slots()},
                               {"parts", nlohmann::ordered_json::array()}};
   for (const Precompiled& p : parts) {
-    j["parts"].push_back({{"part", precompiled_part_name(p.part)},
-                          {p.part == PrecompiledPart::kPrompt ? "length" : "batch", p.size},
-                          {"compiled", p.compiled},
-                          {"from_cache", p.from_cache},
-                          {"on_disk", p.on_disk},
-                          {"seconds", p.seconds}});
+    nlohmann::ordered_json part = {{"part", precompiled_part_name(p.part)}};
+    if (p.part == PrecompiledPart::kPrompt) part["length"] = p.length;
+    part.update({{"batch", p.batch},
+                 {"compiled", p.compiled},
+                 {"from_cache", p.from_cache},
+                 {"on_disk", p.on_disk},
+                 {"seconds", p.seconds}});
+    j["parts"].push_back(std::move(part));
   }
   fmt::print("{}\n", j.dump());
 }
@@ -84,21 +80,16 @@ void compile(CompileOptions& o) {
   EngineOptions options = cli::engine_options(o.model);
   const auto& batches = o.precompile.batches;
   options.slots = o.slots > 0 ? o.slots : *std::max_element(batches.begin(), batches.end());
-  Loaded loaded;
-  const auto make_engine = [&] {
-    auto engine = std::make_unique<Engine>(checkpoint, find_tokenizer(*checkpoint), options);
-    if (loaded.device.empty()) cli::warn_of_tuning(*engine);
-    loaded = {engine->backend().description(), engine->block(), options.slots};
-    return engine;
-  };
+  Engine engine(checkpoint, find_tokenizer(*checkpoint), options);
+  cli::warn_of_tuning(engine);
   o.precompile.progress = [&](const std::string& what) { status.show(what); };
   o.precompile.cancel = &cli::watch_interrupt();
-  const auto parts = precompile(make_engine, o.precompile);
+  const auto parts = precompile(engine, o.precompile);
   status.clear();
   if (o.json) {
-    print_json(o, loaded, parts);
+    print_json(o, engine, parts);
   } else {
-    print_table(loaded, parts);
+    print_table(engine, parts);
   }
 }
 
@@ -110,7 +101,8 @@ void add_compile(CLI::App& app) {
   CLI::App* c = app.add_subcommand("compile", "Compile what an XLA device needs for a model");
   c->footer(
       "Feeds a prompt of each length, takes a step, and runs the decode loop, as `adder run` "
-      "would.\n"
+      "would;\n"
+      "with --batch also as many prompts at once, whose blocks run beside answers to the others.\n"
       "The compiled programs go into $XDG_CACHE_HOME/adder/xla or ~/.cache/adder/xla, from which\n"
       "the next process takes them instead of compiling. A prompt's blocks are one program:\n"
       "lengths of as many blocks whose last ones are padded to the same power of two share it.\n"
@@ -121,7 +113,7 @@ void add_compile(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 24))
       ->required();
-  c->add_option("--batch", o->precompile.batches, "Sequences that generate together, e.g. 1,4,16")
+  c->add_option("--batch", o->precompile.batches, "Sequences that run together, e.g. 1,4,16")
       ->delimiter(',')
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();

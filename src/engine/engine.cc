@@ -38,7 +38,8 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
     : backend_(make_backend_for(options)),
       tokenizer_(std::move(tokenizer)),
       model_(std::make_unique<LanguageModel>(std::move(checkpoint), *backend_)),
-      block_(options.block) {
+      block_(options.block),
+      logit_rows_(std::max<int64_t>(options.logit_rows, options.slots)) {
   if (block_ == 0) {
     FoundTuning found = find_tuning(tuning_path(), tuning_key(config(), backend_->description()));
     block_ = found.tuning ? found.tuning->block : kDefaultBlock;
@@ -47,10 +48,7 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
   max_block_ = block_;
   ADDER_CHECK(block_ >= 1 && block_ <= 65536, "block: expected 1 to 65536 tokens, got {}", block_);
   ADDER_CHECK(options.slots >= 1, "slots: expected at least 1, got {}", options.slots);
-  states_ = std::make_unique<StatePool>(config(), *backend_, options.slots);
-  // A whole block always fits beside one token of every other sequence.
-  workspace_ = std::make_unique<Workspace>(config(), *backend_, block_ + options.slots - 1,
-                                           std::max<int64_t>(options.logit_rows, options.slots));
+  make_buffers(options.slots);
   const auto step_tokens = static_cast<size_t>(max_step_tokens());
   step_tokens_.reserve(step_tokens);
   step_starts_.reserve(static_cast<size_t>(options.slots) + 1);
@@ -69,6 +67,23 @@ Engine::Engine(std::shared_ptr<const Checkpoint> checkpoint, std::unique_ptr<Tok
   eos_ids_ = config().eos_ids;
   if (tokenizer_ && tokenizer_->eos_id() && eos_ids_.empty())
     eos_ids_.push_back(*tokenizer_->eos_id());
+}
+
+void Engine::make_buffers(int32_t slots) {
+  states_ = std::make_unique<StatePool>(config(), *backend_, slots);
+  // A whole block always fits beside one token of every other sequence.
+  workspace_ =
+      std::make_unique<Workspace>(config(), *backend_, max_block_ + slots - 1, logit_rows_);
+}
+
+void Engine::renew() {
+  const int32_t slots = states_->slots();
+  ADDER_CHECK(states_->free_slots() == slots, "engine: renew: expected no state in use, got {}",
+              slots - states_->free_slots());
+  decode_loop_.reset();
+  workspace_.reset();
+  states_.reset();
+  make_buffers(slots);
 }
 
 void Engine::set_block(int64_t block) {

@@ -61,6 +61,9 @@ class Engine {
   const Backend& backend() const { return *backend_; }
   std::optional<DeviceMemory> device_memory() const { return adder::device_memory(*backend_); }
   StatePool& states() { return *states_; }
+  // As it was when it was made: states and scratch are new, the weights stay. No StateHandle may be
+  // left.
+  void renew();
   // Throws Error(kBadInput) when the model came without one.
   const Tokenizer& tokenizer() const;
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
@@ -100,6 +103,8 @@ class Engine {
   [[noreturn]] void explain_non_finite() const;
 
  private:
+  void make_buffers(int32_t slots);
+
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<LanguageModel> model_;
@@ -108,6 +113,7 @@ class Engine {
   std::string fingerprint_;
   std::string tuning_problem_;
   int64_t block_, max_block_;
+  int64_t logit_rows_;
   int64_t vocab_limit_ = 0;
   std::vector<int32_t> eos_ids_;
   std::vector<int32_t> step_tokens_, step_starts_, step_slots_;  // scratch of step()

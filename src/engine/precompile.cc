@@ -19,72 +19,74 @@ namespace {
 
 class Precompiler {
  public:
-  Precompiler(const std::function<std::unique_ptr<Engine>()>& make_engine,
-              const PrecompileOptions& options)
-      : make_engine_(make_engine), o_(options) {}
-
-  std::vector<Precompiled> run() {
-    for (const int64_t length : o_.lengths) {
-      renew();
-      part(PrecompiledPart::kPrompt, length, [&] {
-        prompt(length);
-        prompt(length);
-      });
-    }
-    for (const int32_t batch : o_.batches) {
-      begin(batch);
-      part(PrecompiledPart::kStep, batch, [&] { step(batch); });
-      if (engine_->decode_loop(batch) != nullptr)
-        part(PrecompiledPart::kLoop, batch, [&] { loop(batch); });
-    }
-    return std::move(parts_);
-  }
-
- private:
-  void renew() {
-    if (o_.progress) o_.progress("loading");
-    engine_.reset();  // first, so that both need not fit
-    engine_ = make_engine_();
-    const int32_t slots = engine_->states().slots();
+  Precompiler(Engine& engine, const PrecompileOptions& options) : engine_(engine), o_(options) {
+    const int32_t slots = engine_.states().slots();
     for (const int32_t batch : o_.batches)
       ADDER_CHECK(batch >= 1 && batch <= slots, "batch: expected 1 to {} sequences, got {}", slots,
                   batch);
   }
 
+  std::vector<Precompiled> run() {
+    for (const int64_t length : o_.lengths) {
+      prompts(length, 1);
+      for (const int32_t batch : o_.batches)
+        if (batch > 1) prompts(length, batch);
+    }
+    for (const int32_t batch : o_.batches) {
+      begin(batch);
+      part({PrecompiledPart::kStep, 0, batch}, [&] { step(batch); });
+      if (engine_.decode_loop(batch) != nullptr)
+        part({PrecompiledPart::kLoop, 0, batch}, [&] { loop(batch); });
+    }
+    return std::move(parts_);
+  }
+
+ private:
   ProgramCounts counts() const {
-    const auto counts = program_counts(engine_->backend());
-    if (!counts) fail_no_programs(engine_->backend().description());
+    const auto counts = program_counts(engine_.backend());
+    if (!counts) fail_no_programs(engine_.backend().description());
     return *counts;
   }
 
   template <typename Work>
-  void part(PrecompiledPart part, int64_t size, Work&& work) {
-    if (o_.progress) o_.progress(fmt::format("{} {}", precompiled_part_name(part), size));
+  void part(Precompiled made, Work&& work) {
+    if (o_.progress)
+      o_.progress(fmt::format("{} {}", precompiled_part_name(made.part),
+                              made.length > 0 ? made.length : made.batch));
     using Clock = std::chrono::steady_clock;
     const ProgramCounts before = counts();
     const auto started = Clock::now();
     work();
-    engine_->backend().synchronize();
+    engine_.backend().synchronize();
     if (o_.cancel != nullptr && o_.cancel->load()) bad_input("compile: interrupted");
     const std::chrono::duration<double> seconds = Clock::now() - started;
     const ProgramCounts after = counts();
-    parts_.push_back({part, size, after.compiled - before.compiled,
-                      after.from_cache - before.from_cache, after.on_disk - before.on_disk,
-                      seconds.count()});
+    made.compiled = after.compiled - before.compiled;
+    made.from_cache = after.from_cache - before.from_cache;
+    made.on_disk = after.on_disk - before.on_disk;
+    made.seconds = seconds.count();
+    parts_.push_back(made);
   }
 
   int32_t id(int64_t position) const {
     return static_cast<int32_t>(mix64(static_cast<uint64_t>(position)) %
-                                static_cast<uint64_t>(engine_->vocab_limit()));
+                                static_cast<uint64_t>(engine_.vocab_limit()));
   }
 
-  void prompt(int64_t length) {
+  void prompts(int64_t length, int32_t batch) {
     GenerationRequest request;
     for (int64_t i = 0; i < length; ++i) request.prompt.push_back(id(i));
-    request.max_tokens = 1;
+    // In a batch the first ones generate until the last prompt is there.
+    const int64_t blocks = (length + engine_.block() - 1) / engine_.block();
+    request.max_tokens = batch == 1 ? 1 : batch * blocks + 1;
     request.sampling = o_.sampling;
+    request.ignore_eos = true;
     request.cancel = o_.cancel;
-    generate(*engine_, request);
+    const std::vector<GenerationRequest> all(static_cast<size_t>(batch), request);
+    engine_.renew();
+    part({PrecompiledPart::kPrompt, length, batch}, [&] {
+      for (int i = 0; i < 2; ++i) generate(engine_, all);
+    });
   }
 
   // Fresh sequences, as many as the batch.
@@ -92,7 +94,7 @@ class Precompiler {
     states_.clear();
     tokens_.clear();
     for (int32_t i = 0; i < batch; ++i) {
-      states_.push_back(engine_->states().acquire());
+      states_.push_back(engine_.states().acquire());
       tokens_.push_back(id(i));
     }
   }
@@ -111,14 +113,13 @@ class Precompiler {
       pieces.push_back({&states_[i], std::span(tokens_).subspan(i, 1)});
     std::vector<int32_t> rows(n), chosen(n);
     std::iota(rows.begin(), rows.end(), 0);
-    const Tensor hidden = engine_->step(pieces);
+    const Tensor hidden = engine_.step(pieces);
     const std::vector<SampleParams> params(n, sample_params());
-    engine_->backend().sample(
-        {engine_->logits(hidden, rows), engine_->vocab_limit(), params, chosen});
+    engine_.backend().sample({engine_.logits(hidden, rows), engine_.vocab_limit(), params, chosen});
   }
 
   void loop(int32_t batch) {
-    DecodeLoop& loop = *engine_->decode_loop(batch);
+    DecodeLoop& loop = *engine_.decode_loop(batch);
     std::vector<DecodeRow> rows;
     for (size_t i = 0; i < states_.size(); ++i) {
       DecodeRow row;
@@ -127,7 +128,7 @@ class Precompiler {
       row.sampling = sample_params();
       if (!row.sampling.recent.empty()) row.repeat_last_n = o_.sampling.repeat_last_n;
       row.max_tokens = 1;
-      row.stop_ids = engine_->eos_ids();
+      row.stop_ids = engine_.eos_ids();
       rows.push_back(row);
     }
     loop.start(rows);
@@ -135,9 +136,8 @@ class Precompiler {
     loop.read();
   }
 
-  const std::function<std::unique_ptr<Engine>()>& make_engine_;
+  Engine& engine_;
   const PrecompileOptions& o_;
-  std::unique_ptr<Engine> engine_;
   std::vector<StateHandle> states_;  // of the engine
   std::vector<int32_t> tokens_;
   std::vector<Precompiled> parts_;
@@ -161,13 +161,12 @@ void check_precompiles(std::string_view device) {
   if (parse_device(device).backend != "xla") fail_no_programs(device);
 }
 
-std::vector<Precompiled> precompile(const std::function<std::unique_ptr<Engine>()>& make_engine,
-                                    const PrecompileOptions& options) {
+std::vector<Precompiled> precompile(Engine& engine, const PrecompileOptions& options) {
   options.sampling.validate();
   ADDER_CHECK(!options.lengths.empty(), "lengths: expected at least 1 length, got none");
   for (const int64_t length : options.lengths)
     ADDER_CHECK(length >= 1, "lengths: expected at least 1 token, got {}", length);
-  return Precompiler(make_engine, options).run();
+  return Precompiler(engine, options).run();
 }
 
 }  // namespace adder

@@ -70,8 +70,8 @@ class Backend {
   virtual void state_zero(const Tensor& state, int32_t slot) = 0;
   virtual void state_copy(const Tensor& state, int32_t from, int32_t to) = 0;
 
-  // Two defaults, for what is a gain where work is queued and no loss to do without, also for what
-  // is put around a backend to see every operation.
+  // Three defaults, for what is a gain where work is queued and no loss to do without, also for
+  // what is put around a backend to see every operation.
   //
   // A loop without the host. Null: there is none.
   virtual std::unique_ptr<DecodeLoop> make_decode_loop(int64_t /*rows*/, int64_t /*vocab_limit*/,
@@ -85,6 +85,9 @@ class Backend {
     ssd_scan(args.scan);
     if (args.norm) gated_rms_norm(*args.norm);
   }
+  // A matrix that was imported for kRows as one for kMatmul, of the same memory (tied embeddings).
+  // Null: products need it in another form.
+  virtual Tensor matmul_view(const Tensor& /*rows*/) { return {}; }
 };
 
 }  // namespace adder

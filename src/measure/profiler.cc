@@ -27,9 +27,6 @@ std::string_view matrix_name(const ModelConfig& c, int64_t rows, int64_t columns
 
 }  // namespace
 
-ProfilingBackend::ProfilingBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
-ProfilingBackend::~ProfilingBackend() = default;
-
 void ProfilingBackend::reset() {
   entries_.clear();
 }

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "kernels/backend.h"
+#include "measure/forwarding_backend.h"
 #include "measure/op_cost.h"
 #include "model/config.h"
 
@@ -24,25 +24,17 @@ struct OpTimes {
 
 // Forwards every call and keeps its time. Put it around a backend with EngineOptions::wrap_backend;
 // an engine without it pays nothing.
-class ProfilingBackend final : public Backend {
+class ProfilingBackend final : public ForwardingBackend {
  public:
-  explicit ProfilingBackend(std::unique_ptr<Backend> inner);
-  ~ProfilingBackend() override;
+  using ForwardingBackend::ForwardingBackend;
 
   void reset();
   // Since the last reset, in the order of their first calls. Products are named after the matrices
   // of `config`.
   std::vector<OpTimes> times(const ModelConfig& config) const;
 
-  std::string_view name() const override { return inner_->name(); }
-  std::string description() const override { return inner_->description(); }
-  Buffer allocate(size_t bytes) override { return inner_->allocate(bytes); }
-  Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override {
-    return inner_->import_weight(host, use, owner);
-  }
   void read(const Tensor& tensor, std::span<std::byte> host) override;
   void write(const Tensor& tensor, std::span<const std::byte> host) override;
-  void synchronize() override { inner_->synchronize(); }
   void embedding(const EmbeddingArgs& args) override;
   void rms_norm(const RmsNormArgs& args) override;
   void gated_rms_norm(const GatedRmsNormArgs& args) override;
@@ -54,6 +46,10 @@ class ProfilingBackend final : public Backend {
   void gather_rows(const Tensor& x, std::span<const int32_t> rows, const Tensor& out) override;
   void state_zero(const Tensor& state, int32_t slot) override;
   void state_copy(const Tensor& state, int32_t from, int32_t to) override;
+  // None: its steps could not be told apart.
+  std::unique_ptr<DecodeLoop> make_decode_loop(int64_t, int64_t, const DecodeStep&) override {
+    return nullptr;
+  }
 
  private:
   // Name of the operation, and shape and type of a product's weight.
@@ -68,7 +64,6 @@ class ProfilingBackend final : public Backend {
   template <typename Call>
   void timed(const Key& key, const OpCost& cost, Call&& call);
 
-  std::unique_ptr<Backend> inner_;
   std::map<Key, Entry> entries_;
 };
 

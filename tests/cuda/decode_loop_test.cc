@@ -8,6 +8,7 @@
 #include "backends/cuda/shim/emulator.h"
 #include "engine/engine_testing.h"
 #include "testing/compare.h"
+#include "testing/decode_outcome.h"
 
 namespace adder::cuda_emulated {
 namespace {
@@ -25,61 +26,24 @@ uint64_t grids() {
   return emulator::launch_count().grids;
 }
 
-// Different lengths, options and ends.
 std::vector<GenerationRequest> requests() {
-  std::vector<GenerationRequest> all(3, greedy(random_ids(1, 5), 7));
-  all[1] = greedy(random_ids(2, 9), 5);
-  all[1].sampling = {.temperature = 1.3f,
-                     .top_k = 20,
-                     .top_p = 0.9f,
-                     .repeat_penalty = 1.4f,
-                     .repeat_last_n = 6,
-                     .seed = 77};
-  all[2] = greedy(random_ids(3, 1), 9);
-  all[2].sampling = {.temperature = 2.0f, .top_p = 1.0f, .min_p = 0.02f, .seed = ~uint64_t{0}};
-  return all;
+  return mixed_requests(9);
 }
 
-struct Outcome {
-  std::vector<GenerationResult> results;
-  std::vector<Conversation> conversations;
-  std::vector<std::vector<float>> states;
+struct Outcome : DecodeOutcome {
   uint64_t grids = 0;
 };
 
-// `recent`: what conversations have had before.
-Outcome run(Engine& engine, std::vector<GenerationRequest> all, bool step_by_step,
+Outcome run(Engine& engine, const std::vector<GenerationRequest>& all, bool step_by_step,
             const std::vector<int32_t>& recent = {}) {
-  Outcome out;
-  out.conversations.resize(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!recent.empty()) {
-      const auto length = static_cast<int64_t>(recent.size());
-      out.conversations[i] = {engine.states().acquire(), length, 0, recent, {}};
-    }
-    all[i].conversation = &out.conversations[i];
-    all[i].finish_state = false;
-    all[i].want_logprobs = step_by_step;
-  }
   const uint64_t before = grids();
-  out.results = generate(engine, all);
+  Outcome out{run_requests(engine, all, step_by_step, recent)};
   out.grids = grids() - before;
-  for (Conversation& c : out.conversations) {
-    out.states.push_back(state_values(engine, c.state));
-    c.state = StateHandle();
-  }
   return out;
 }
 
 void expect_same(const Outcome& got, const Outcome& want) {
-  for (size_t i = 0; i < want.results.size(); ++i) {
-    EXPECT_EQ(got.results[i].tokens, want.results[i].tokens) << i;
-    EXPECT_EQ(got.results[i].finish, want.results[i].finish) << i;
-    EXPECT_EQ(got.conversations[i].length, want.conversations[i].length) << i;
-    EXPECT_EQ(got.conversations[i].token_hash, want.conversations[i].token_hash) << i;
-    EXPECT_EQ(got.conversations[i].recent, want.conversations[i].recent) << i;
-    EXPECT_TRUE(same_bits(got.states[i], want.states[i])) << i;
-  }
+  expect_same_outcome(got, want, [](const auto& a, const auto& b) { return same_bits(a, b); });
 }
 
 class DecodeLoopOf : public ::testing::TestWithParam<std::string> {

@@ -6,58 +6,19 @@
 
 #include "backends/registry.h"
 
+#include "testing/decode_outcome.h"
 #include "xla/xla_engine.h"
 
 namespace adder::testing {
 namespace {
 
-struct LoopOutcome {
-  std::vector<GenerationResult> results;
-  std::vector<std::vector<float>> states;
-};
-
-// `recent`: what conversations have had before.
-LoopOutcome run_requests(Engine& engine, std::vector<GenerationRequest> all, bool step_by_step,
-                         const std::vector<int32_t>& recent = {}) {
-  LoopOutcome out;
-  std::vector<Conversation> conversations(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (!recent.empty())
-      conversations[i] = {
-          engine.states().acquire(), static_cast<int64_t>(recent.size()), 0, recent, {}};
-    all[i].conversation = &conversations[i];
-    all[i].finish_state = false;
-    all[i].want_logprobs = step_by_step;
-  }
-  out.results = generate(engine, all);
-  for (Conversation& c : conversations) {
-    out.states.push_back(state_values(engine, c.state));
-    c.state = StateHandle();
-  }
-  return out;
+// The longest is longer than one run of the loop.
+std::vector<GenerationRequest> loop_requests() {
+  return mixed_requests(39);
 }
 
-void expect_same_outcome(const LoopOutcome& got, const LoopOutcome& want) {
-  for (size_t i = 0; i < want.results.size(); ++i) {
-    EXPECT_EQ(got.results[i].tokens, want.results[i].tokens) << i;
-    EXPECT_EQ(got.results[i].finish, want.results[i].finish) << i;
-    EXPECT_TRUE(same_numbers(got.states[i], want.states[i])) << i;
-  }
-}
-
-// Different lengths, options and ends; the longest is longer than one run of the loop.
-std::vector<GenerationRequest> mixed_requests() {
-  std::vector<GenerationRequest> all(3, greedy(random_ids(1, 5), 7));
-  all[1] = greedy(random_ids(2, 9), 5);
-  all[1].sampling = {.temperature = 1.3f,
-                     .top_k = 20,
-                     .top_p = 0.9f,
-                     .repeat_penalty = 1.4f,
-                     .repeat_last_n = 6,
-                     .seed = 77};
-  all[2] = greedy(random_ids(3, 1), 39);
-  all[2].sampling = {.temperature = 2.0f, .top_p = 1.0f, .min_p = 0.02f, .seed = ~uint64_t{0}};
-  return all;
+void expect_same_outcome(const DecodeOutcome& got, const DecodeOutcome& want) {
+  testing::expect_same_outcome(got, want, same_numbers);
 }
 
 class XlaDecodeLoopOf : public ::testing::TestWithParam<std::string> {};
@@ -66,23 +27,23 @@ INSTANTIATE_TEST_SUITE_P(Families, XlaDecodeLoopOf, ::testing::ValuesIn(golden_f
 
 TEST_P(XlaDecodeLoopOf, GeneratesWhatStepsGenerate) {
   const auto e = golden_engine(GetParam(), on_xla(3));
-  const LoopOutcome want = run_requests(*e, mixed_requests(), true);
+  const DecodeOutcome want = run_requests(*e, loop_requests(), true);
   EXPECT_EQ(want.results[2].tokens.size(), 39u);
-  expect_same_outcome(run_requests(*e, mixed_requests(), false), want);
+  expect_same_outcome(run_requests(*e, loop_requests(), false), want);
   // The second time nothing is compiled.
   const auto before = programs_compiled(*e);
-  expect_same_outcome(run_requests(*e, mixed_requests(), false), want);
+  expect_same_outcome(run_requests(*e, loop_requests(), false), want);
   EXPECT_EQ(programs_compiled(*e), before);
 }
 
 TEST(XlaDecodeLoop, StopsAtStopTokens) {
   const auto e = golden_engine("mamba1_hf", on_xla(3));
-  auto all = mixed_requests();
-  const LoopOutcome whole = run_requests(*e, all, true);
+  auto all = loop_requests();
+  const DecodeOutcome whole = run_requests(*e, all, true);
   all[0].stop_tokens = {whole.results[0].tokens[5], 3};
   all[1].stop_tokens = {whole.results[1].tokens[2]};
   all[2].stop_tokens = {whole.results[2].tokens[20]};
-  const LoopOutcome want = run_requests(*e, all, true);
+  const DecodeOutcome want = run_requests(*e, all, true);
   EXPECT_EQ(want.results[1].finish, FinishReason::kStop);
   expect_same_outcome(run_requests(*e, all, false), want);
 }

@@ -148,15 +148,22 @@ TEST_F(PjrtExecutorOnFake, TellsWhatThePluginSays) {
   }
   {
     const ScopedEnvironment fault("FAKE_PJRT", "oom");
-    EXPECT_EQ(thrown(ErrorCode::kIo, [&] { upload(executor, {1}); }),
-              "cannot copy an array to the device: the device has no memory left: fake: 5 of 5 "
-              "bytes used");
+    EXPECT_EQ(
+        thrown(ErrorCode::kIo, [&] { upload(executor, {1}); }),
+        "cannot copy an array to the device: the device has no memory left for 4 bytes (free: "
+        "4000 of 5000): fake: 5 of 5 bytes used");
   }
   {
     const ScopedEnvironment fault("FAKE_PJRT", "run");
     EXPECT_EQ(thrown(ErrorCode::kIo, [&] { program->run(arguments); }),
-              "cannot run the program: the device has no memory left: fake: no room for the "
-              "results");
+              "cannot run the program: the device has no memory left for 12 bytes (free: 4000 of "
+              "5000): fake: no room for the results");
+  }
+  {
+    const ScopedEnvironment fault("FAKE_PJRT", "oom,no_stats");
+    EXPECT_EQ(thrown(ErrorCode::kIo, [&] { upload(executor, {1}); }),
+              "cannot copy an array to the device: the device has no memory left for 4 bytes (in "
+              "use: 12): fake: 5 of 5 bytes used");
   }
   ArrayPtr result;
   {

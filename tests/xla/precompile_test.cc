@@ -35,12 +35,13 @@ std::unique_ptr<Engine> keeping_engine(const Texts& texts, int32_t slots) {
   return golden_engine("mamba2_hf", on_executor(make, slots, 16));
 }
 
-int64_t compiled_for(Engine& engine, int64_t length, int32_t batch, float temperature) {
+int64_t compiled_for(Engine& engine, int64_t length, int32_t batch, float temperature,
+                     int64_t tokens = 5) {
   const ProgramCounts before = program_counts(engine.backend()).value();
   std::vector<GenerationRequest> requests(static_cast<size_t>(batch));
   for (GenerationRequest& r : requests) {
     r.prompt = random_ids(3, length, static_cast<int32_t>(engine.vocab_limit()));
-    r.max_tokens = 5;
+    r.max_tokens = tokens;
     r.ignore_eos = true;
     r.sampling.temperature = temperature;
   }
@@ -52,11 +53,11 @@ TEST(Precompile, TheNextProcessCompilesNothing) {
   const auto texts = std::make_shared<std::set<std::string>>();
   PrecompileOptions options;
   options.lengths = {3, 20, 40};
-  const auto parts = precompile([&] { return keeping_engine(texts, 1); }, options);
+  const auto parts = precompile(*keeping_engine(texts, 1), options);
   ASSERT_EQ(parts.size(), 5u);
   for (size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(parts[i].part, PrecompiledPart::kPrompt);
-    EXPECT_EQ(parts[i].size, options.lengths[i]);
+    EXPECT_EQ(parts[i].length, options.lengths[i]);
     EXPECT_GT(parts[i].compiled, 0);
     EXPECT_EQ(parts[i].on_disk, parts[i].compiled + parts[i].from_cache);
   }
@@ -72,15 +73,30 @@ TEST(Precompile, TheNextProcessCompilesNothing) {
   EXPECT_GT(compiled_for(*keeping_engine(texts, 2), 40, 1, 0.6f), 0) << "other slots";
 }
 
+TEST(Precompile, PromptsAtOnceCompileNothingEither) {
+  const auto texts = std::make_shared<std::set<std::string>>();
+  PrecompileOptions options;
+  options.lengths = {40, 20};  // the longer one first: what it leaves behind is nobody's
+  options.batches = {1, 3};
+  precompile(*keeping_engine(texts, 3), options);
+  for (const int64_t length : options.lengths) {
+    const auto engine = keeping_engine(texts, 3);
+    // So many tokens that no answer ends before the last prompt is there.
+    EXPECT_EQ(compiled_for(*engine, length, 3, 0.6f, 12), 0) << length;
+    EXPECT_EQ(compiled_for(*engine, length, 3, 0.6f, 12), 0) << length << ", once more";
+    EXPECT_EQ(compiled_for(*keeping_engine(texts, 3), length, 1, 0.6f), 0) << length << ", alone";
+  }
+}
+
 TEST(Precompile, OnceMoreEverythingIsThere) {
   const auto texts = std::make_shared<std::set<std::string>>();
   PrecompileOptions options;
   options.lengths = {20};
   options.batches = {1, 3};
   options.sampling.repeat_penalty = 1.1f;
-  const auto make = [&] { return keeping_engine(texts, 3); };
-  const auto first = precompile(make, options), again = precompile(make, options);
-  ASSERT_EQ(first.size(), 5u);
+  const auto first = precompile(*keeping_engine(texts, 3), options);
+  const auto again = precompile(*keeping_engine(texts, 3), options);
+  ASSERT_EQ(first.size(), 6u);
   ASSERT_EQ(again.size(), first.size());
   for (size_t i = 0; i < first.size(); ++i) {
     EXPECT_EQ(again[i].compiled, 0) << i;
@@ -91,14 +107,14 @@ TEST(Precompile, OnceMoreEverythingIsThere) {
 TEST(Precompile, SaysWhatItCannotDo) {
   expect_error([] { check_precompiles("cpu"); }, ErrorCode::kUnsupported, "got 'cpu'");
   const auto texts = std::make_shared<std::set<std::string>>();
-  const auto make = [&] { return keeping_engine(texts, 1); };
+  const auto engine = keeping_engine(texts, 1);
   PrecompileOptions options;
-  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "lengths: ");
+  expect_error([&] { precompile(*engine, options); }, ErrorCode::kBadInput, "lengths: ");
   options.lengths = {0};
-  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "lengths: ");
+  expect_error([&] { precompile(*engine, options); }, ErrorCode::kBadInput, "lengths: ");
   options.lengths = {1};
   options.batches = {2};
-  expect_error([&] { precompile(make, options); }, ErrorCode::kBadInput, "batch: ");
+  expect_error([&] { precompile(*engine, options); }, ErrorCode::kBadInput, "batch: ");
 }
 
 }  // namespace

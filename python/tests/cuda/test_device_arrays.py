@@ -1,5 +1,6 @@
 """What the operations do with arrays on a GPU besides the numbers: kinds, streams, indices, mistakes."""
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -87,6 +88,14 @@ def test_layouts(name, layout):
     arrays = {k: None if v is None else lay_out(v, layout) for k, v in operands(name).items()}
     for got, want in zip(results(name, there(arrays)), call(name, operands(name))):
         np.testing.assert_allclose(got, want, **BAR)
+
+
+def test_the_host_cannot_touch_it():
+    """What all of these tests rest on: host code that reads an operand would end the process."""
+    code = ("import ctypes, numpy as np; from adder import _core\n"
+            "array = _core.emulated_upload(np.ones(4, 'f'))\n"
+            "ctypes.c_float.from_address(_core.emulated_address(array)).value")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGSEGV
 
 
 # --- what a device cannot do is done on the host, on copies ---

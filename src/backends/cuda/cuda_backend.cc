@@ -25,6 +25,8 @@ class CudaBackend final : public Backend {
     return ADDER_CUDA_NS::import_weight(context_, host, use, owner);
   }
 
+  Tensor matmul_view(const Tensor& rows) override { return ADDER_CUDA_NS::matmul_view(rows); }
+
   void read(const Tensor& tensor, std::span<std::byte> host) override {
     check_copy("read", tensor, host.size());
     context_.device.download(host.data(), tensor.bytes(), host.size());

@@ -10,6 +10,8 @@ namespace adder::ADDER_CUDA_NS {
 // A copy in device memory: for kRows the bytes as they are, rows without gaps; for kMatmul a matrix
 // in the form of matmul/, kPacked.
 Tensor import_weight(CudaContext& context, const Tensor& host, WeightUse use, Buffer* owner);
+// Of a kRows matrix, the same memory for products; null where these need padded or packed rows.
+Tensor matmul_view(const Tensor& rows);
 void embedding(CudaContext& context, const EmbeddingArgs& args);
 void gather_rows(CudaContext& context, const Tensor& x, std::span<const int32_t> rows,
                  const Tensor& out);

@@ -33,6 +33,34 @@ void PjrtClient::Destroy::operator()(pjrt::Client* client) const {
   take_failure(*api, api->client_destroy(&args));
 }
 
+MemoryUse PjrtClient::memory() const {
+  const MemoryUse arrays{array_bytes(), 0, false};
+  if (api().device_memory_stats == nullptr) return arrays;
+  auto args = pjrt::arguments<pjrt::DeviceMemoryStatsArgs>();
+  args.device = device_;
+  const auto failure = take_failure(api(), api().device_memory_stats(&args));
+  // Plugins of processors know of no limit.
+  if (failure && failure->code == pjrt::kUnimplemented) return arrays;
+  if (failure) fail(adder::ErrorCode::kIo, "cannot ask for the memory: {}", failure->message);
+  return {args.bytes_in_use, args.bytes_limit.is_set ? args.bytes_limit.value : 0, true};
+}
+
+void PjrtClient::check_room(pjrt::Error* error, std::string_view action, size_t bytes) const {
+  const auto failure = take_failure(api(), error);
+  if (!failure) return;
+  if (failure->code != pjrt::kResourceExhausted)
+    fail(adder::ErrorCode::kIo, "cannot {}: {}", action, failure->message);
+  std::string room = "free: not known";
+  try {
+    const MemoryUse use = memory();
+    room = use.limit > 0 ? fmt::format("free: {} of {}", use.limit - use.used, use.limit)
+                         : fmt::format("in use: {}", use.used);
+  } catch (const Error&) {  // the one that is told is the other
+  }
+  fail(adder::ErrorCode::kIo, "cannot {}: the device has no memory left for {} bytes ({}): {}",
+       action, bytes, room, failure->message);
+}
+
 void PjrtClient::find_device() {
   auto devices = pjrt::arguments<pjrt::ClientAddressableDevicesArgs>();
   devices.client = get();

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/xla/executor.h"
 #include "backends/xla/pjrt_error.h"
 #include "backends/xla/pjrt_plugin.h"
 
@@ -76,10 +77,14 @@ class PjrtClient {
   int64_t array_bytes() const { return array_bytes_; }
   void count_array(int64_t bytes) const { array_bytes_ += bytes; }
 
+  // What the plugin says, or where it does not know, of the arrays.
+  MemoryUse memory() const;
   // Throws Error(kIo) with the plugin's words where `error` is one.
   void check(pjrt::Error* error, std::string_view action) const {
     check_pjrt(api(), error, action);
   }
+  // The same for what asks for so many bytes on the device: where it has no room, how much it has.
+  void check_room(pjrt::Error* error, std::string_view action, size_t bytes) const;
 
  private:
   struct Destroy {

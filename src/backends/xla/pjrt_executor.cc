@@ -97,8 +97,11 @@ class PjrtProgram final : public Executable {
   PjrtProgram(std::shared_ptr<const PjrtClient> client, PjrtLoadedExecutable loaded,
               Signature signature)
       : client_(std::move(client)), loaded_(std::move(loaded)), signature_(std::move(signature)) {
-    for (const Type& type : signature_.results)
+    for (size_t i = 0; i < signature_.results.size(); ++i) {
+      const Type& type = signature_.results[i];
       result_types_.push_back(std::make_shared<const Type>(type));
+      if (signature_.donated[i] < 0) new_bytes_ += type.bytes();
+    }
   }
 
   void run_into(std::span<const ArrayPtr> arguments, std::vector<ArrayPtr>& results) override {
@@ -117,7 +120,8 @@ class PjrtProgram final : public Executable {
     args.num_devices = 1;
     args.num_args = in_.size();
     args.output_lists = &out_list;
-    client_->check(client_->api().loaded_executable_execute(&args), "run the program");
+    client_->check_room(client_->api().loaded_executable_execute(&args), "run the program",
+                        new_bytes_);
 
     results.clear();
     for (size_t i = 0; i < out_.size(); ++i) {
@@ -147,6 +151,7 @@ class PjrtProgram final : public Executable {
   PjrtLoadedExecutable loaded_;
   Signature signature_;
   std::vector<TypePtr> result_types_;
+  size_t new_bytes_ = 0;                 // of results that take over no argument's memory
   std::vector<pjrt::Buffer*> in_, out_;  // of the run
 };
 
@@ -195,7 +200,8 @@ ArrayPtr PjrtExecutor::upload_as(const TypePtr& type, std::span<const std::byte>
   args.num_dims = type->shape.size();
   args.semantics = small ? pjrt::kImmutableOnlyDuringCall : pjrt::kImmutableUntilTransferCompletes;
   args.device = client_->device();
-  client_->check(client_->api().buffer_from_host_buffer(&args), "copy an array to the device");
+  client_->check_room(client_->api().buffer_from_host_buffer(&args), "copy an array to the device",
+                      bytes.size());
   ArrayPtr array = PjrtArray::make(type, client_, args.buffer);
   if (small) {
     destroy_event(client_->api(), args.done_with_host_buffer);
@@ -312,18 +318,6 @@ size_t PjrtExecutor::count_outputs(pjrt::LoadedExecutable* loaded) const {
   args.executable = executable.get();
   client_->check(client_->api().executable_num_outputs(&args), "count the program's results");
   return args.num_outputs;
-}
-
-std::optional<MemoryUse> PjrtExecutor::memory() const {
-  const MemoryUse arrays{client_->array_bytes(), 0, false};
-  if (client_->api().device_memory_stats == nullptr) return arrays;
-  auto args = pjrt::arguments<pjrt::DeviceMemoryStatsArgs>();
-  args.device = client_->device();
-  const auto failure = take_failure(client_->api(), client_->api().device_memory_stats(&args));
-  // Plugins of processors know of no limit.
-  if (failure && failure->code == pjrt::kUnimplemented) return arrays;
-  if (failure) fail(adder::ErrorCode::kIo, "cannot ask for the memory: {}", failure->message);
-  return MemoryUse{args.bytes_in_use, args.bytes_limit.is_set ? args.bytes_limit.value : 0, true};
 }
 
 std::unique_ptr<Executor> make_pjrt_executor(std::string_view name,

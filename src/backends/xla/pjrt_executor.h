@@ -33,7 +33,7 @@ class PjrtExecutor final : public Executor {
   std::unique_ptr<Executable> compile(const Program& program) override;
   // text: StableHLO, one public function `main`. Throws Error(kIo) where the plugin refuses it.
   std::unique_ptr<Executable> compile_text(std::string_view text, Signature signature);
-  std::optional<MemoryUse> memory() const override;
+  std::optional<MemoryUse> memory() const override { return client_->memory(); }
   int64_t compiled() const override { return compiled_; }
   int64_t from_cache() const override { return from_cache_; }
   int64_t on_disk() const override { return from_cache_ + stored_; }
