@@ -3,7 +3,9 @@
 #   1. correctness: the contract's tests on the GPU, once under compute-sanitizer where it is installed
 #   2. the machine's limits, the ladder of scans, single kernels
 #   3. prefill and decoding of synthetic mamba-130m, 1.4b, 2.8b and mamba2-2.7b in bf16
-#   4. the same work by mamba-ssm and PyTorch, where they can be imported
+#   4. xla:cuda, where its plugin is installed (pip install jax-cuda13-pjrt or jax-cuda12-pjrt): held against cpu and
+#      cuda, then prefill and decoding of mamba2-130m and 2.7b beside the CUDA backend
+#   5. the same work by mamba-ssm and PyTorch, where they can be imported
 # and one table of it, with clocks, temperature, power and throttling during each part (bench/gpu_report.py).
 #
 #   bench/gpu.sh                 builds with nvcc and this machine's packages, then runs
@@ -45,7 +47,7 @@ case "${1:-}" in
     ;;
   "") ;;
   *)
-    sed -n '2,14s/^# \{0,1\}//p' "$0"
+    sed -n '2,16s/^# \{0,1\}//p' "$0"
     exit 2
     ;;
 esac
@@ -65,10 +67,14 @@ out=${OUT:-build/gpu-results}
 mkdir -p "$out"
 : >"$out/parts.tsv"
 
-# part <name> <seconds at most> <command>...: runs it while the GPU's state is written down five times a second.
+# part <name> <seconds at most> <command>...: runs it while the GPU's state is written down five times a second. What
+# would begin after 8 minutes is left out, and nothing runs beyond them.
+end=$((SECONDS + 480))
 part() {
-  local name=$1 limit=$2 begin status=0
+  local name=$1 limit=$2 begin status=0 left=$((end - SECONDS))
   shift 2
+  [ "$left" -ge 5 ] || { echo "$name: left out, the 8 minutes are over"; return; }
+  [ "$limit" -le "$left" ] || limit=$left
   begin=$(date +%s.%N)
   nvidia-smi --query-gpu=clocks.sm,clocks.mem,temperature.gpu,power.draw,clocks_throttle_reasons.active \
     --format=csv,noheader,nounits -lms 200 >"$out/$name.smi" 2>/dev/null &
@@ -97,5 +103,20 @@ for model in mamba-130m mamba-1.4b mamba-2.8b mamba2-2.7b; do
   part "model-$model" 60 "$adder" bench --device cuda --synthetic "$model" --type bf16 --prompt 4096 --block 4096 \
     --gen 64 --repeat 3 --json
 done
+# Without a device of the plugin's, adder says so at once; the demo model is compiled in.
+if "$adder" run --device xla:cuda --tokens 1 -n 1 >/dev/null 2>"$out/xla.err"; then
+  part xla-validate 60 "$adder" validate --devices cpu,cuda,xla:cuda
+  if [ -d tests/golden/mamba2_hf ]; then
+    part xla-validate-mamba2 60 "$adder" validate tests/golden/mamba2_hf --devices cpu,cuda,xla:cuda
+  fi
+  for model in mamba2-130m mamba2-2.7b; do
+    for device in cuda xla:cuda; do
+      part "model-$model-${device%:*}" 60 "$adder" bench --device "$device" --synthetic "$model" --type bf16 --prompt 2048 \
+        --block 2048 --gen 64 --temp 0 --repeat 3 --json
+    done
+  done
+else
+  echo "xla:cuda: skipped: $(head -n 1 "$out/xla.err")" | tee "$out/xla-skipped.txt"
+fi
 part peers 120 python3 bench/gpu_peers.py
 python3 bench/gpu_report.py "$out" | tee "$out/report.txt"

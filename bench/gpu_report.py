@@ -75,7 +75,7 @@ def scans(folder, names):
 
 
 def models(folder, names):
-    print(f"\n{'model':<16} {'prefill tok/s':>14} {'of FMA':>7} {'decode tok/s':>13} {'of read':>8} {'J/token':>9}")
+    print(f"\n{'model':<16} {'by':<7} {'prompt':>6} {'prefill tok/s':>14} {'of FMA':>7} {'decode tok/s':>13} {'of read':>8} {'J/token':>9}")
     for name in names:
         result = load(folder, name)
         if result is None:
@@ -84,9 +84,16 @@ def models(folder, names):
         for phase in result["decode"]:
             rate = phase["tok_s"]["median"]
             energy = f"{median(readings.power) / rate:.4f}" if readings.power else "-"
-            print(f"{result['model']:<16} {result['prefill']['tok_s']['median']:>14.1f} {100 * result['prefill']['of_fma']:>6.0f}% "
+            print(f"{result['model']:<16} {result['device'].split(',')[0]:<7} {result['prefill']['tokens']:>6} {result['prefill']['tok_s']['median']:>14.1f} {100 * result['prefill']['of_fma']:>6.0f}% "
                   f"{rate:>13.1f} {100 * phase['of_read']:>7.0f}% {energy:>9}")
     print("J/token: the median power of the part over its decode rate.")
+
+
+def xla(folder):
+    """What `adder validate` said of xla:cuda, or why there was nothing to ask."""
+    for name in ("xla-validate.out", "xla-validate-mamba2.out", "xla-skipped.txt"):
+        if (folder / name).exists() and (text := (folder / name).read_text().strip()):
+            print(f"\n{text}")
 
 
 def peers(folder):
@@ -120,6 +127,7 @@ def main():
             print(f"{limit['limit']:<22} {limit['ceiling'] * 1e-9:>12.1f} {limit['unit']}")
     scans(folder, [name for name, _, _ in done if name.startswith("scan-")])
     models(folder, [name for name, _, _ in done if name.startswith("model-")])
+    xla(folder)
     peers(folder)
     return 1 if any(status != 0 for _, status, _ in done) else 0
 

@@ -4,6 +4,7 @@
     python3 tools/make_golden.py                  write all cases, check them, print the table
     python3 tools/make_golden.py --only NAME      one case (repeatable)
     python3 tools/make_golden.py --no-hf          without the transformers cross-check
+    python3 tools/make_golden.py --jax-python P   a Python with mamba2-jax; else this one, if it has it
     python3 tools/make_golden.py --search NAME    find a seed with lively greedy text and wide margins
     python3 tools/make_golden.py --verify-protmamba ../shared/fixtures/protmamba
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from golden import files, oracle, parallel, weights
+from golden import files, jax_check, oracle, parallel, weights
 from golden.cases import CASES
 
 PROMPT_LENGTH = 29
@@ -122,12 +123,32 @@ def verify_protmamba(folder):
     return greedy["ids"] == ids[1:] and max(checks.values()) < 1e-6
 
 
+def hf_cells(case, folder, result, versions, bad):
+    from golden import hf_check  # transformers is only needed here
+    hf = hf_check.compare(case, folder, result)
+    versions.add(hf["versions"])
+    if not hf["greedy_equal"] or hf["logits"] > 1e-3:
+        bad.append(f"{case.name} (transformers)")
+    return [f"{hf[k]:.1e}" for k in ("logits", "conv_state", "ssm_state")]
+
+
+def jax_cells(python, case, folder, result, bad):
+    if not python or not jax_check.covers(case):
+        return ["-"] * 2
+    found = jax_check.compare(python, case, files.read_weights(folder), result)
+    # Written so that NaN fails.
+    if not (found["greedy_equal"] and max(found["whole"], found["cached"]) <= jax_check.BOUND):
+        bad.append(f"{case.name} (mamba2-jax)")
+    return [f"{found[k]:.1e}" for k in ("whole", "cached")]
+
+
 def main():
     here = Path(__file__).resolve().parent
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=here.parent / "tests" / "golden")
     parser.add_argument("--only", action="append", choices=[c.name for c in CASES])
     parser.add_argument("--no-hf", action="store_true")
+    parser.add_argument("--jax-python", default=sys.executable)
     parser.add_argument("--search", choices=[c.name for c in CASES])
     parser.add_argument("--verify-protmamba", type=Path)
     args = parser.parse_args()
@@ -136,28 +157,23 @@ def main():
     if args.search:
         return search(next(c for c in CASES if c.name == args.search))
 
-    print("| case | seed | margin | distinct | two float64 forms | HF logits | HF conv state | HF SSM state |")
-    print("|---|---|---|---|---|---|---|---|")
-    versions, bad = "", []
+    jax = jax_check.versions(args.jax_python)
+    print("| case | seed | margin | distinct | two float64 forms | HF logits | HF conv state | HF SSM state "
+          "| mamba2-jax logits | from its cache |")
+    print("|---" * 10 + "|")
+    versions, bad = {jax or "without mamba2-jax"}, []
     for case in CASES:
         if args.only and case.name not in args.only:
             continue
         folder, result = write_case(case, args.out)
         cells = [case.name, str(case.seed), f"{min(result['margins']):.4f}", str(len(set(result["ids"]))),
                  f"{result['parallel_diff']:.0e}"]
-        if case.hf and not args.no_hf:
-            from golden import hf_check  # transformers is only needed here
-            hf = hf_check.compare(case, folder, result)
-            versions = hf["versions"]
-            cells += [f"{hf[k]:.1e}" for k in ("logits", "conv_state", "ssm_state")]
-            if not hf["greedy_equal"] or hf["logits"] > 1e-3:
-                bad.append(case.name)
-        else:
-            cells += ["-"] * 3
+        cells += hf_cells(case, folder, result, versions, bad) if case.hf and not args.no_hf else ["-"] * 3
+        cells += jax_cells(jax and args.jax_python, case, folder, result, bad)
         print("| " + " | ".join(cells) + " |", flush=True)
-    print(versions)
+    print("; ".join(sorted(versions)))
     if bad:
-        print("transformers disagrees: " + ", ".join(bad))
+        print("others disagree: " + ", ".join(bad))
     return 1 if bad else 0
 
 

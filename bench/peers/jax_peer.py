@@ -1,7 +1,8 @@
 """mamba2-jax on a shape of Mamba-2, float32: prompt and greedy decode. Run by run.py.
 
 Its weights are its own random ones: it reads no GGUF. The first call of each kind compiles and does not
-count. For decode its chunk length is set to 1, without which it pads every token to a chunk of 256.
+count. For decode its chunk length is set to --decode-chunk: 1 makes it as fast as it can be, 256 is how it comes, when it
+pads every token to a chunk.
 Prints one JSON object.
 """
 import argparse
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from flax import nnx
 from mamba2_jax import Mamba2Config, Mamba2ForCausalLM, create_empty_cache
 
-SHAPES = {"mamba2-130m": (24, 768)}
+SHAPES = {"mamba2-130m": (24, 768), "mamba2-370m": (48, 1024)}
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -31,6 +32,7 @@ def main():
     parser.add_argument("model", choices=sorted(SHAPES))
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--gen", type=int, default=64)
+    parser.add_argument("--decode-chunk", type=int, default=1)
     args = parser.parse_args()
     layers, width = SHAPES[args.model]
     config = Mamba2Config(vocab_size=50288, hidden_size=width, num_hidden_layers=layers)
@@ -46,7 +48,7 @@ def main():
         token, cache = jax.block_until_ready(forward(*parts, ids, empty))
         result["prefill_s"] = time.perf_counter() - begin
     for layer in model.backbone.layers:
-        layer.mixer.chunk_size = 1
+        layer.mixer.chunk_size = args.decode_chunk
     parts = nnx.split(model)
     jax.block_until_ready(forward(*parts, token, cache))
     begin = time.perf_counter()

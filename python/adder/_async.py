@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, AsyncGenerator, Callable, Optional, Sequence, Union
 
 import numpy as np
 
-from adder import _core
+from adder import _checks, _core
 from adder._base import Prompt
 from adder.chat import ChatModel, Messages
 from adder.generation import Generation, Options, generation_of, without_blank
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 # A thread is kept no longer than this or one step, whichever is longer, so that few of them serve
 # many requests.
 _SLICE_S = 0.05
+
+
+def _state(value: Any) -> State:
+    if not isinstance(value, State):
+        raise TypeError(f"state: expected an adder.State, got {type(value).__name__}")
+    return value
 
 
 class AsyncModel(ChatModel):
@@ -65,6 +72,26 @@ class AsyncModel(ChatModel):
     async def afeed(self, state: Optional[State], prompt: Prompt) -> State:
         """`feed`, without blocking the event loop."""
         return (await self.agenerate(prompt, state=state, max_tokens=0, keep_state=True)).state
+
+    async def arollback(self, state: State, tokens: int) -> State:
+        """``state.rollback(tokens)``, without blocking the event loop."""
+        count = _checks.integer("tokens", tokens, 0, 2**62)
+        core = (await self.aload_state(_state(state)))._bound()
+        return State(await self._cancellable(core.roll_back, count))
+
+    async def asave_state(self, state: State, path: Union[str, os.PathLike]) -> None:
+        """``state.save(path)``, without blocking the event loop."""
+        file = _checks.path("path", path)
+        core = (await self.aload_state(_state(state)))._bound()
+        await self._cancellable(core.save, file)
+
+    async def aload_state(self, source: Union[str, os.PathLike, State]) -> State:
+        """`load_state`, without blocking the event loop."""
+        if isinstance(source, State):
+            if source._core is not None and source._core.model is self._core:
+                return source
+            return await self._cancellable(source.bind, self._core)
+        return State(await self._cancellable(self._core.load_state, _checks.path("source", source)))
 
     async def ascore(self, text: Prompt) -> Score:
         """`score`, without blocking the event loop."""

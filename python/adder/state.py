@@ -135,7 +135,7 @@ class State:
             )
         return self._core
 
-    def bind(self, model: _core.Model) -> "State":
+    def bind(self, model: _core.Model, cancel: Optional[_core.Cancel] = None) -> "State":
         """This state for `model`, which must be the one that made it. Raises ValueError."""
         if self._core is not None and self._core.model is model:
             return self
@@ -143,4 +143,4 @@ class State:
         if length == 0:
             return State(_core.State(model))
         ids = np.frombuffer(tokens, "<i4").tolist()
-        return State(model.restore_state(image, ids, stretches))
+        return State(model.restore_state(image, ids, stretches, cancel))

@@ -5,8 +5,11 @@
 
 namespace adder::python {
 
+void bind_all(pybind11::module_& module);
+
 void bind_errors(pybind11::module_& module);
 void bind_model(pybind11::module_& module);
+void bind_device_array(pybind11::module_& module);
 void bind_conv_ops(pybind11::module_& module);
 void bind_fused_ops(pybind11::module_& module);
 void bind_norm_ops(pybind11::module_& module);

@@ -6,7 +6,6 @@
 #include "bindings.h"
 #include "operand.h"
 #include "ops/causal_conv1d.h"
-#include "ops/overlap.h"
 
 namespace adder::python {
 namespace {
@@ -36,13 +35,7 @@ py::object causal_conv1d_fn(py::handle x, py::handle weight, py::handle bias, py
     final_states =
         operands.make_same({args.x.dim(0), args.x.dim(1), width - 1}, &args.final_states);
   }
-  {
-    const py::gil_scoped_release release;
-    ops::Detached copies;
-    copies.detach(args.final_states,
-                  {&args.x, &args.weight, &args.bias, &args.seq_idx, &args.initial_states});
-    ops::causal_conv1d_fn(args);
-  }
+  operands.run(args, [](const auto& a) { ops::causal_conv1d_fn(a); });
   if (!return_final_states) return out;
   return py::make_tuple(out, final_states);
 }
@@ -60,13 +53,7 @@ py::object causal_conv1d_update(py::handle x, py::handle conv_state, py::handle 
   args.cache_seqlens = operands.optional(cache_seqlens, "cache_seqlens");
   args.conv_state_indices = operands.optional(conv_state_indices, "conv_state_indices");
   py::object out = operands.make_like(x, &args.out);
-  {
-    const py::gil_scoped_release release;
-    ops::Detached copies;
-    copies.detach(args.conv_state, {&args.x, &args.weight, &args.bias, &args.cache_seqlens,
-                                    &args.conv_state_indices});
-    ops::causal_conv1d_update(args);
-  }
+  operands.run(args, [](const auto& a) { ops::causal_conv1d_update(a); });
   return out;
 }
 
@@ -80,10 +67,7 @@ py::object causal_conv1d_varlen_states(py::handle x, py::handle cu_seqlens, int6
   ops::check_rank(kOp, "cu_seqlens", args.cu_seqlens, 1);
   const int64_t sequences = std::max<int64_t>(args.cu_seqlens.dim(0) - 1, 0);
   py::object states = operands.make_same({sequences, args.x.dim(1), state_len}, &args.states);
-  {
-    const py::gil_scoped_release release;
-    ops::causal_conv1d_varlen_states(args);
-  }
+  operands.run(args, [](const auto& a) { ops::causal_conv1d_varlen_states(a); });
   return states;
 }
 

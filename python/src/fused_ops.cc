@@ -43,10 +43,7 @@ py::object mamba_inner_fn(py::handle xz, py::handle conv1d_weight, py::handle co
   ops::check_rank(kOp, "out_proj_weight", args.out_proj_weight, 2);
   py::object out =
       operands.make_same({args.xz.dim(0), args.xz.dim(2), args.out_proj_weight.dim(0)}, &args.out);
-  {
-    const py::gil_scoped_release release;
-    ops::mamba_inner_fn(args);
-  }
+  operands.run(args, [](const auto& a) { ops::mamba_inner_fn(a); });
   return out;
 }
 
@@ -82,10 +79,7 @@ py::object mamba_split_conv1d_scan_combined(
   if (return_final_states)
     final_states =
         operands.make_float({s.batch, s.nheads, s.headdim, s.dstate}, false, &args.final_states);
-  {
-    const py::gil_scoped_release release;
-    ops::mamba_split_conv1d_scan_combined(args);
-  }
+  operands.run(args, [](const auto& a) { ops::mamba_split_conv1d_scan_combined(a); });
   if (!return_final_states) return out;
   return py::make_tuple(out, final_states);
 }

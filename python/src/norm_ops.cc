@@ -25,10 +25,7 @@ py::object gated_norm(const std::string& op, py::handle x, py::handle weight, py
   args.norm_before_gate = norm_before_gate;
   args.rms = is_rms_norm;
   py::object out = operands.make_like(x, &args.out);
-  {
-    const py::gil_scoped_release release;
-    ops::norm(op, args);
-  }
+  operands.run(args, [&](const auto& a) { ops::norm(op, a); });
   return out;
 }
 
@@ -61,10 +58,7 @@ py::tuple residual_norm(const std::string& op, py::handle x, py::handle weight, 
       new_residual = operands.make_like(x, &args.residual_out);
     }
   }
-  {
-    const py::gil_scoped_release release;
-    ops::norm(op, args);
-  }
+  operands.run(args, [&](const auto& a) { ops::norm(op, a); });
   return py::make_tuple(out, out1, new_residual);
 }
 

@@ -8,75 +8,16 @@
 #include <optional>
 
 #include "core/error.h"
+#include "device_array.h"
 #include "dlpack.h"
 #include "operand_types.h"
+#include "ops/runtime.h"
 
 namespace adder::python {
 namespace {
 
 namespace py = pybind11;
 using ops::ArrayView;
-
-// What is used of PyTorch. Made when the first tensor comes, and never destroyed: the interpreter
-// may be gone by then.
-struct Torch {
-  py::object tensor_type, empty, empty_like, is_grad_enabled, strided;
-  std::vector<std::pair<PyObject*, ElementType>> dtypes;
-  py::str data_ptr{"data_ptr"}, shape{"shape"}, stride{"stride"}, dtype{"dtype"}, is_cpu{"is_cpu"},
-      device{"device"}, requires_grad{"requires_grad"}, is_conj{"is_conj"},
-      resolve_conj{"resolve_conj"}, is_neg{"is_neg"}, layout{"layout"}, cpu{"cpu"};
-
-  explicit Torch(const py::object& module)
-      : tensor_type(module.attr("Tensor")),
-        empty(module.attr("empty")),
-        empty_like(module.attr("empty_like")),
-        is_grad_enabled(module.attr("is_grad_enabled")),
-        strided(module.attr("strided")) {
-    const auto add = [&](const char* name, DType type, bool is_complex = false) {
-      dtypes.emplace_back(py::object(module.attr(name)).release().ptr(),
-                          ElementType{type, is_complex});
-    };
-    add("float32", DType::kF32);
-    add("bfloat16", DType::kBF16);
-    add("float16", DType::kF16);
-    add("float64", DType::kF64);
-    add("int64", DType::kI64);
-    add("int32", DType::kI32);
-    add("complex64", DType::kF32, true);
-    add("complex128", DType::kF64, true);
-  }
-};
-
-const Torch* torch_if_imported() {
-  static const Torch* torch = nullptr;  // guarded by the GIL
-  if (torch == nullptr) {
-    const py::dict modules = py::module_::import("sys").attr("modules");
-    if (!modules.contains("torch") || !py::hasattr(modules["torch"], "Tensor")) return nullptr;
-    torch = new Torch(modules["torch"]);
-  }
-  return torch;
-}
-
-bool is_tensor(py::handle value, const Torch* torch) {
-  return torch != nullptr && PyObject_IsInstance(value.ptr(), torch->tensor_type.ptr()) == 1;
-}
-
-py::object checked(PyObject* result) {
-  if (result == nullptr) throw py::error_already_set();
-  return py::reinterpret_steal<py::object>(result);
-}
-
-py::object attribute(py::handle value, const py::str& name) {
-  return checked(PyObject_GetAttr(value.ptr(), name.ptr()));
-}
-
-py::object call_method(py::handle value, const py::str& name) {
-  return checked(PyObject_CallMethodNoArgs(value.ptr(), name.ptr()));
-}
-
-const char* type_name(py::handle value) {
-  return value.is_none() ? "None" : Py_TYPE(value.ptr())->tp_name;
-}
 
 std::optional<ElementType> numpy_type(const py::dtype& dtype) {
   if (dtype.byteorder() == '>') return std::nullopt;
@@ -154,76 +95,74 @@ ArrayView numpy_view(const py::array& array, const char* op, const char* name, b
   return view;
 }
 
-ArrayView tensor_view(const Torch& torch, py::handle tensor, const char* op, const char* name,
-                      bool written, std::vector<py::object>* keep) {
-  if (attribute(tensor, torch.is_cpu).ptr() != Py_True)
-    wrong_type(op, name, "a CPU tensor",
-               fmt::format("one on {}", std::string(py::str(attribute(tensor, torch.device)))));
-  if (attribute(tensor, torch.requires_grad).ptr() == Py_True &&
-      torch.is_grad_enabled().ptr() == Py_True)
-    throw std::runtime_error(
-        fmt::format("{}: {} requires a gradient, but adder has no backward pass: call it under "
-                    "torch.no_grad(), or with {}.detach()",
-                    op, name, name));
-  if (const py::object layout = attribute(tensor, torch.layout); !layout.is(torch.strided))
-    wrong_type(op, name, "a strided tensor", std::string(py::str(layout)));
-  const py::object dtype = attribute(tensor, torch.dtype);
-  const auto type = std::find_if(torch.dtypes.begin(), torch.dtypes.end(),
-                                 [&](const auto& entry) { return entry.first == dtype.ptr(); });
-  if (type == torch.dtypes.end()) wrong_type(op, name, kDTypes, std::string(py::str(dtype)));
-  py::object resolved = py::reinterpret_borrow<py::object>(tensor);
-  if (type->second.is_complex && call_method(tensor, torch.is_conj).ptr() == Py_True) {
-    // A conjugate that is only marked so is the one tensor whose memory does not hold its values.
-    if (written) wrong_type(op, name, "a tensor without a pending conjugation", "one with");
-    resolved = call_method(tensor, torch.resolve_conj);
-    keep->push_back(resolved);
-  }
-  if (call_method(resolved, torch.is_neg).ptr() == Py_True)
-    wrong_type(op, name, "a tensor without a pending negation", "one with");
-  ArrayView view;
-  view.dtype = type->second.dtype;
-  view.is_complex = type->second.is_complex;
-  const py::object shape = attribute(resolved, torch.shape);
-  const py::object stride = call_method(resolved, torch.stride);
-  // A subclass may say anything.
-  if (!PyTuple_Check(shape.ptr()) || !PyTuple_Check(stride.ptr()) ||
-      PyTuple_GET_SIZE(shape.ptr()) != PyTuple_GET_SIZE(stride.ptr()))
-    wrong_type(op, name, "a tensor with a shape and as many strides",
-               fmt::format("a {} of another kind", type_name(tensor)));
-  set_rank(&view, PyTuple_GET_SIZE(shape.ptr()), op, name);
-  for (int axis = 0; axis < view.rank; ++axis) {
-    const auto i = static_cast<size_t>(axis);
-    view.shape[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(shape.ptr(), axis));
-    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-    view.stride[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(stride.ptr(), axis)) * view.item_bytes();
-    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  }
-  view.data =
-      static_cast<std::byte*>(PyLong_AsVoidPtr(call_method(resolved, torch.data_ptr).ptr()));
-  if (PyErr_Occurred() != nullptr) throw py::error_already_set();
-  if (view.data == nullptr && !view.empty())
-    wrong_type(op, name, "a tensor with memory", fmt::format("a {} without", type_name(tensor)));
-  return view;
-}
-
 }  // namespace
 
-ArrayView Operands::view_of(py::handle value, const char* name, bool written) {
-  ArrayView view;
-  if (py::isinstance<py::array>(value)) {
-    view = numpy_view(py::reinterpret_borrow<py::array>(value), op_, name, written);
-  } else if (const Torch* torch = torch_if_imported(); is_tensor(value, torch)) {
-    view = tensor_view(*torch, value, op_, name, written, &keep_);
-  } else if (!written && PyType_Check(value.ptr()) == 0 && py::hasattr(value, "__dlpack__")) {
-    view = dlpack_view(value, op_, name, &keep_);
-  } else {
+// Whatever comes first says where the call runs, and on which stream.
+void Operands::settle(int device, py::handle value, const char* name) {
+  const auto place_name = [](int at) {
+    return at == kHost ? std::string("the CPU") : fmt::format("cuda:{}", at);
+  };
+  if (!first_) {
+    device_ = device;
+    if (device == kHost) return;
+    const py::gil_scoped_release release;  // a GPU's first use takes a while
+    place_.device = &ops::shared_device(device);
+  } else if (device != device_) {
     wrong_type(op_, name,
-               written ? "a NumPy array or a PyTorch tensor"
-                       : "a NumPy array, a PyTorch tensor or an object with __dlpack__",
-               type_name(value));
+               fmt::format("an array on {}, where {} is", place_name(device_), first_name_),
+               fmt::format("one on {}", place_name(device)));
+  }
+  if (device == kHost) return;
+  if (!is_tensor(value)) {
+    place_.wait = true;  // for the results: its library does not know of this stream
+  } else if (!first_) {
+    place_.wait = false;
+  }
+}
+
+ArrayView Operands::describe(py::handle value, const char* name, bool written) {
+  if (py::isinstance<py::array>(value)) {
+    settle(kHost, value, name);
+    return numpy_view(py::reinterpret_borrow<py::array>(value), op_, name, written);
+  }
+  if (is_tensor(value)) {
+    const int device = tensor_device(value, op_, name);
+    settle(device, value, name);
+    // What PyTorch has enqueued is done before this call's work: in order with it, or waited for.
+    if (device != kHost && !first_) place_.stream = current_stream(value);
+    if (device != kHost && !place_.stream) synchronize_current_stream(value);
+    return tensor_view(value, op_, name, written, &keep_);
+  }
+  if (PyType_Check(value.ptr()) == 0 && py::hasattr(value, "__dlpack__")) {
+    const int device = dlpack_device(value, op_, name);
+    if (device != kHost || !written) {
+      settle(device, value, name);
+      std::optional<int64_t> stream;
+      if (device != kHost) {
+        // 0 is the default stream's handle, which DLPack calls 1.
+        const auto borrowed = static_cast<int64_t>(place_.stream.value_or(0));
+        stream = !place_.stream ? place_.device->own_stream() : borrowed == 0 ? 1 : borrowed;
+      }
+      return dlpack_view(value, device, stream, op_, name, &keep_);
+    }
+  }
+  wrong_type(op_, name,
+             written ? "a NumPy array or a PyTorch tensor"
+                     : "a NumPy array, a PyTorch tensor or an object with __dlpack__",
+             type_name(value));
+}
+
+ArrayView Operands::view_of(py::handle value, const char* name, bool written) {
+  const ArrayView view = describe(value, name, written);
+  if (device_ != kHost && !view.empty()) {
+    const auto unit = dtype_size(view.dtype);
+    ADDER_CHECK(reinterpret_cast<uintptr_t>(view.data) % unit == 0,
+                "{}: {}: expected elements at multiples of {} bytes, got address {}", op_, name,
+                unit, static_cast<const void*>(view.data));
   }
   if (!first_) {
     first_ = value;
+    first_name_ = name;
     first_view_ = view;
   }
   return view;
@@ -247,29 +186,23 @@ ArrayView Operands::optional_in_out(py::handle value, const char* name) {
 
 py::object Operands::make(std::span<const int64_t> shape, DType dtype, bool is_complex,
                           ArrayView* view) {
-  const Torch* torch = torch_if_imported();
-  py::tuple dims(shape.size());
-  for (size_t axis = 0; axis < shape.size(); ++axis) dims[axis] = shape[axis];
-  if (is_tensor(first_, torch)) {
-    const auto type = std::find_if(torch->dtypes.begin(), torch->dtypes.end(), [&](const auto& e) {
-      return e.second.dtype == dtype && e.second.is_complex == is_complex;
-    });
-    // Whatever the default device is.
-    py::object made = torch->empty(dims, py::arg("dtype") = py::handle(type->first),
-                                   py::arg("device") = torch->cpu);
-    *view = tensor_view(*torch, made, op_, "out", true, &keep_);
+  if (is_tensor(first_)) {
+    py::object made = empty_tensor(first_, shape, dtype, is_complex);
+    *view = tensor_view(made, op_, "out", true, &keep_);
     return made;
   }
+  if (device_ != kHost) return make_device_array(first_, device_, shape, dtype, is_complex, view);
+  py::tuple dims(shape.size());
+  for (size_t axis = 0; axis < shape.size(); ++axis) dims[axis] = shape[axis];
   py::array made = numpy().empty(dims, numpy_dtype(dtype, is_complex));
   *view = numpy_view(made, op_, "out", true);
   return made;
 }
 
 py::object Operands::make_like(py::handle model, ArrayView* view) {
-  const Torch* torch = torch_if_imported();
-  if (is_tensor(first_, torch) && is_tensor(model, torch)) {
-    py::object made = torch->empty_like(model);
-    *view = tensor_view(*torch, made, op_, "out", true, &keep_);
+  if (is_tensor(first_) && is_tensor(model)) {
+    py::object made = empty_like_tensor(model);
+    *view = tensor_view(made, op_, "out", true, &keep_);
     return made;
   }
   if (py::isinstance<py::array>(first_) && py::isinstance<py::array>(model)) {

@@ -7,14 +7,15 @@
 #include <span>
 #include <vector>
 
-#include "ops/array_view.h"
+#include "ops/dispatch.h"
+#include "torch_tensor.h"
 
 namespace adder::python {
 
-// The operands of one call. Views are valid as long as this object, which keeps what they need;
-// they may be used without the GIL. Results are of the kind of the first operand: NumPy arrays, or
-// PyTorch tensors. PyTorch is never imported: a tensor can only come from one that is there
-// already.
+// The operands of one call, all in host memory or all in that of one GPU. Views are valid as long
+// as this object, which keeps what they need. Results are of the kind of the first operand: NumPy
+// arrays, PyTorch or CuPy tensors, or DeviceArray for others on a GPU. PyTorch is never imported: a
+// tensor can only come from one that is there already.
 //
 // TypeError: not an array, or of a dtype or on a device that no operation takes. RuntimeError: a
 // tensor that requires a gradient where gradients are recorded. ValueError: read-only where it is
@@ -38,13 +39,25 @@ class Operands {
     return make({shape.shape.data(), static_cast<size_t>(shape.rank)}, DType::kF32, false, view);
   }
 
+  // Runs an operation where its operands lie, without the GIL: host(args) in host memory.
+  template <typename Args, typename Host>
+  void run(Args& args, const Host& host) {
+    const pybind11::gil_scoped_release release;
+    ops::run(place_, op_, args, host);
+  }
+
  private:
   ops::ArrayView view_of(pybind11::handle value, const char* name, bool written);
+  ops::ArrayView describe(pybind11::handle value, const char* name, bool written);
+  void settle(int device, pybind11::handle value, const char* name);
   pybind11::object make(std::span<const int64_t> shape, DType dtype, bool is_complex,
                         ops::ArrayView* view);
 
   const char* op_;
   pybind11::handle first_;
+  const char* first_name_ = nullptr;
+  int device_ = kHost;  // of all of them
+  ops::Place place_;
   ops::ArrayView first_view_;
   std::vector<pybind11::object> keep_;
 };

@@ -24,6 +24,10 @@ inline constexpr const char* kDTypes =
   throw pybind11::type_error(fmt::format("{}: {}: expected {}, got {}", op, name, expected, got));
 }
 
+inline const char* type_name(pybind11::handle value) {
+  return value.is_none() ? "None" : Py_TYPE(value.ptr())->tp_name;
+}
+
 inline void set_rank(ops::ArrayView* view, int64_t rank, const char* op, const char* name) {
   ADDER_CHECK(rank >= 0 && rank <= ops::ArrayView::kMaxRank,
               "{}: {}: expected at most {} axes, got {}", op, name, ops::ArrayView::kMaxRank, rank);

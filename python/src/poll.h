@@ -9,6 +9,7 @@ namespace adder::python {
 
 // Shared by the one who waits for some work and the one who may cancel it.
 using Cancel = std::atomic<bool>;
+using CancelPtr = std::shared_ptr<Cancel>;
 
 // Called without the GIL and with nothing locked. On the main thread, takes the GIL now and then to
 // run Python's signal handlers; throws what they raise, and Error(kBusy) once `cancel` is set.

@@ -6,7 +6,6 @@
 #include "bindings.h"
 #include "operand.h"
 #include "ops/mamba_chunk_scan.h"
-#include "ops/overlap.h"
 #include "ops/selective_scan.h"
 #include "ops/selective_state_update.h"
 
@@ -39,10 +38,7 @@ py::object selective_scan_fn(py::handle u, py::handle delta, py::handle A, py::h
   if (return_last_state)
     last_state = operands.make_float({args.u.dim(0), args.u.dim(1), args.A.dim(1)},
                                      args.A.is_complex, &args.last_state);
-  {
-    const py::gil_scoped_release release;
-    ops::selective_scan_fn(args);
-  }
+  operands.run(args, [](const auto& a) { ops::selective_scan_fn(a); });
   if (!return_last_state) return out;
   return py::make_tuple(out, last_state);
 }
@@ -65,13 +61,7 @@ py::object selective_state_update(py::handle state, py::handle x, py::handle dt,
   args.dt_softplus = dt_softplus;
   args.state_batch_indices = operands.optional(state_batch_indices, "state_batch_indices");
   py::object out = operands.make_like(x, &args.out);
-  {
-    const py::gil_scoped_release release;
-    ops::Detached copies;
-    copies.detach(args.state, {&args.x, &args.dt, &args.A, &args.B, &args.C, &args.D, &args.z,
-                               &args.dt_bias, &args.state_batch_indices});
-    ops::selective_state_update(args);
-  }
+  operands.run(args, [](const auto& a) { ops::selective_state_update(a); });
   return out;
 }
 
@@ -112,10 +102,7 @@ py::object mamba_chunk_scan_combined(py::handle x, py::handle dt, py::handle A, 
     results.append(
         operands.make_float({sequences, nheads, headdim, dstate}, false, &args.varlen_states));
   }
-  {
-    const py::gil_scoped_release release;
-    ops::mamba_chunk_scan_combined(args);
-  }
+  operands.run(args, [](const auto& a) { ops::mamba_chunk_scan_combined(a); });
   if (results.size() == 1) return results[0];
   return py::tuple(results);
 }

@@ -14,7 +14,6 @@ namespace adder::python {
 namespace {
 
 namespace py = pybind11;
-using CancelPtr = std::shared_ptr<Cancel>;
 
 // The array takes the values over, without a copy.
 template <typename T>

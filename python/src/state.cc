@@ -92,11 +92,12 @@ std::vector<std::pair<int64_t, bool>> stretches_of(const State& state) {
   return list;
 }
 
-void save(const State& state, const std::string& path) {
+// cancel: for the time until the engine is free, here and below; a file is written and read whole.
+void save(const State& state, const std::string& path, const CancelPtr& cancel) {
   parked_of(state);
   state.model->shared()->run(
       [&](Engine& engine, const auto&) { save_parked(engine, *state.history.state(), path); },
-      Interrupts());
+      Interrupts(cancel));
 }
 
 std::string image(const State& state) {
@@ -112,22 +113,23 @@ std::string image(const State& state) {
 }
 
 // In which way its tokens came in is not in the file, so it cannot be repeated.
-State load(const std::shared_ptr<Model>& model, const std::string& path) {
+State load(const std::shared_ptr<Model>& model, const std::string& path, const CancelPtr& cancel) {
   ParkedState parked;
   model->shared()->run([&](Engine& engine, const auto&) { parked = load_parked(engine, path); },
-                       Interrupts());
+                       Interrupts(cancel));
   return {model, ConversationHistory(std::make_shared<const ParkedState>(std::move(parked)))};
 }
 
 // image: as image() made it. tokens, stretches: empty where not all of the tokens are known.
 State restore(const std::shared_ptr<Model>& model, std::string_view image,
-              std::vector<int32_t> tokens, const std::vector<std::pair<int64_t, bool>>& stretches) {
+              std::vector<int32_t> tokens, const std::vector<std::pair<int64_t, bool>>& stretches,
+              const CancelPtr& cancel) {
   ParkedState parked;
   model->shared()->run(
       [&](Engine& engine, const auto&) {
         parked = parse_parked(engine, std::as_bytes(std::span(image)), "state");
       },
-      Interrupts());
+      Interrupts(cancel));
   if (stretches.empty()) {
     return {model, ConversationHistory(std::make_shared<const ParkedState>(std::move(parked)))};
   }
@@ -148,9 +150,9 @@ State restore(const std::shared_ptr<Model>& model, std::string_view image,
                                      std::move(list))};
 }
 
-State roll_back(const State& state, int64_t tokens) {
-  return {state.model,
-          SharedEngine::roll_back(state.model->shared(), state.history, tokens, Interrupts())};
+State roll_back(const State& state, int64_t tokens, const CancelPtr& cancel) {
+  return {state.model, SharedEngine::roll_back(state.model->shared(), state.history, tokens,
+                                               Interrupts(cancel))};
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ void bind_state(py::module_& module) {
       .def_property_readonly("logits", &logits_of)
       .def("conv", &conv_state, py::arg("layer"))
       .def("ssm", &ssm_state, py::arg("layer"))
-      .def("save", &save, py::arg("path"), release())
+      .def("save", &save, py::arg("path"), py::arg("cancel") = nullptr, release())
       .def("image",
            [](const State& s) {
              std::string bytes;
@@ -181,18 +183,18 @@ void bind_state(py::module_& module) {
              }
              return py::bytes(bytes);
            })
-      .def("roll_back", &roll_back, py::arg("tokens"), release());
+      .def("roll_back", &roll_back, py::arg("tokens"), py::arg("cancel") = nullptr, release());
   py::class_<Model, std::shared_ptr<Model>> model(module.attr("Model"));
-  model.def("load_state", &load, py::arg("path"), release());
+  model.def("load_state", &load, py::arg("path"), py::arg("cancel") = nullptr, release());
   model.def(
       "restore_state",
       [](const std::shared_ptr<Model>& m, const py::bytes& bytes, std::vector<int32_t> tokens,
-         const std::vector<std::pair<int64_t, bool>>& stretches) {
+         const std::vector<std::pair<int64_t, bool>>& stretches, const CancelPtr& cancel) {
         const std::string_view view = bytes;
         const py::gil_scoped_release no_gil;
-        return restore(m, view, std::move(tokens), stretches);
+        return restore(m, view, std::move(tokens), stretches, cancel);
       },
-      py::arg("image"), py::arg("tokens"), py::arg("stretches"));
+      py::arg("image"), py::arg("tokens"), py::arg("stretches"), py::arg("cancel") = nullptr);
 }
 
 }  // namespace adder::python

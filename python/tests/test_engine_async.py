@@ -1,6 +1,7 @@
 """The methods for asyncio."""
 
 import asyncio
+import pickle
 import time
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_the_loop_goes_on_meanwhile(model):
     assert asyncio.run(run()) >= 5
 
 
-@pytest.mark.parametrize("name", ["agenerate", "astream", "afeed", "ascore", "alogits", "aembed"])
+@pytest.mark.parametrize("name", ["agenerate", "astream", "afeed", "ascore", "alogits", "aembed", "arollback"])
 def test_cancelling_ends_the_work(golden, name):
     model, expected = golden("mamba1_hf")
     long = [5] * 10**6
@@ -98,8 +99,13 @@ def test_cancelling_ends_the_work(golden, name):
             await model.ascore(long)
         elif name == "alogits":
             await model.alogits(long, last=1)
+        elif name == "arollback":
+            await model.arollback(state, 1)
         else:
             await model.aembed(long)
+
+    # A rollback to where no state is kept reads the tokens before it again.
+    state = model.feed(None, long[: 10**5]) if name == "arollback" else None
 
     async def run():
         task = asyncio.create_task(work())
@@ -115,6 +121,40 @@ def test_cancelling_ends_the_work(golden, name):
         return time.monotonic() - started
 
     assert asyncio.run(run()) < 2.0  # much less on an idle machine
+
+
+def test_states(model, tmp_path):
+    async def run():
+        state = await model.afeed(None, PROMPT)
+        back = await model.arollback(state, 5)
+        await model.asave_state(state, tmp_path / "a.state")
+        loaded = await model.aload_state(tmp_path / "a.state")
+        pickled = pickle.loads(pickle.dumps(state))
+        restored = await model.aload_state(pickled)
+        assert await model.aload_state(state) is state
+        assert (await model.arollback(pickled, 5)).length == state.length - 5
+        await model.asave_state(pickled, tmp_path / "b.state")
+        return state, back, loaded, restored
+
+    state, back, loaded, restored = asyncio.run(run())
+    assert (tmp_path / "a.state").read_bytes() == (tmp_path / "b.state").read_bytes()
+    for got, want in ((back, state.rollback(5)), (loaded, state), (restored, state)):
+        assert got.length == want.length
+        np.testing.assert_array_equal(got.ssm(0), want.ssm(0))
+    assert loaded.rollback_limit == 0 and restored.rollback_limit == state.length
+
+
+def test_the_loop_goes_on_during_a_rollback(model):
+    async def run():
+        state = await model.afeed(None, "abcdefgh" * 2000)
+        task = asyncio.create_task(model.arollback(state, 3))
+        ticks = 0
+        while not task.done():
+            await asyncio.sleep(0.001)
+            ticks += 1
+        return ticks
+
+    assert asyncio.run(run()) >= 5
 
 
 def test_leaving_a_stream_early(model):
@@ -142,5 +182,18 @@ def test_errors_arrive(model):
         with pytest.raises(ValueError, match="template"):
             async for _ in model.achat_stream(MESSAGES, template="no such"):
                 pass
+        state = await model.afeed(None, PROMPT)
+        with pytest.raises(ValueError, match="tokens"):
+            await model.arollback(state, len(PROMPT) + 1)
+        with pytest.raises(TypeError, match="state: expected an adder.State, got str"):
+            await model.arollback("state", 1)
+        with pytest.raises(TypeError, match="state: expected an adder.State, got NoneType"):
+            await model.asave_state(None, "x")
+        with pytest.raises(TypeError, match="path"):
+            await model.asave_state(state, 5)
+        with pytest.raises(OSError, match="no/such"):
+            await model.asave_state(state, "/no/such/file")
+        with pytest.raises(OSError, match="no/such"):
+            await model.aload_state("/no/such/file")
 
     asyncio.run(run())

@@ -1,5 +1,7 @@
 """Operands that lie, overlap, or are something else than they look like."""
 import ctypes
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -67,6 +69,55 @@ def test_a_state_that_overlaps_itself():
                            r"every element, got a stride of \d+ bytes on axis \d"):
             ops.causal_conv1d_update(x, state, weight)
     ops.causal_conv1d_update(x, np.zeros((8, 3, 3), "f").transpose(1, 0, 2)[:, :, ::-1], weight)
+
+
+# --- indices that another thread writes meanwhile ---
+
+CHANGING = """
+import random, threading, time
+import numpy as np
+from adder import ops
+index, good, bad, call = {setup}
+done = False
+def write():
+    while not done:
+        for values in (good, bad):
+            index[...] = values
+            until = time.perf_counter() + random.uniform(0, 2e-3)  # about what a call takes
+            while time.perf_counter() < until:
+                pass
+writer = threading.Thread(target=write)
+writer.start()
+refused = taken = 0
+end = time.monotonic() + {seconds}
+while time.monotonic() < end or not (refused and taken):
+    try:
+        call()
+        taken += 1
+    except ValueError:
+        refused += 1
+done = True
+writer.join()
+"""
+
+
+@pytest.mark.parametrize("setup", [
+    # Sequences that end at 2^40, or have nothing in them.
+    "(n := 20000) and ((i := np.arange(n + 1)), i.copy(), np.where(i % 2, i, 2**40), "
+    "lambda x=np.ones((n, 1), 'f'): ops.causal_conv1d_varlen_states(x, i, 1))",
+    "(n := 100000) and ((i := np.zeros(n + 1, int)), i.copy(), np.arange(n + 1) % 2 * 2**40, "
+    "lambda x=np.ones((1, 1, 1, 1), 'f'): ops.mamba_chunk_scan_combined("
+    "x, x[..., 0], -np.ones(1, 'f'), x, x, 64, cu_seqlens=i, return_varlen_states=True))",
+    "(n := 20000) and ((i := np.arange(n)), i.copy(), i - 2**40, "
+    "lambda x=np.ones((n, 1), 'f'), s=np.ones((n, 1, 3), 'f'), w=np.ones((1, 4), 'f'): "
+    "ops.causal_conv1d_update(x, s, w, cache_seqlens=i))",
+    "(n := 20000) and ((i := np.arange(n)), i.copy(), i + 2**40, "
+    "lambda x=np.ones((n, 1), 'f'), s=np.ones((n, 1, 1), 'f'), A=-np.ones((1, 1), 'f'): "
+    "ops.selective_state_update(s, x, x, A, x, x, state_batch_indices=i))"],
+    ids=["varlen_states", "chunk_scan", "conv_update", "state_update"])
+def test_what_is_checked_is_what_is_used(setup):
+    code = CHANGING.format(setup=setup, seconds=1.0)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 # --- arrays of other kinds ---

@@ -128,13 +128,14 @@ ExportedProgram export_decode_loop(Backend& backend, int64_t rows, int64_t vocab
 
 std::unique_ptr<MachineProbe> make_machine_probe(std::string_view device, int threads) {
   const DeviceName asked = parse_device(device);
+#ifdef ADDER_HAVE_CUDA
+  if (asked.backend == "cuda") return cuda::make_probe(asked.index);
+  if (asked.backend == "xla" && asked.plugin == "cuda") return cuda::make_probe(0);
+#endif
   if (asked.backend == "xla" && !xla::computes_on_host(asked.plugin))
     fail(ErrorCode::kUnsupported,
          "device: {}: expected one whose limits can be measured: cpu, cuda, or xla on a CPU",
          device);
-#ifdef ADDER_HAVE_CUDA
-  if (asked.backend == "cuda") return cuda::make_probe(asked.index);
-#endif
   if (asked.backend == "cuda") make_backend(device);  // throws: not in this build
   return make_cpu_probe(threads);
 }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/array_device.h"
 #include "kernels/backend.h"
 
 namespace adder {
@@ -37,6 +38,11 @@ DeviceName parse_device(std::string_view device);
 // ADDER_JIT_CACHE_MB, else 1024.
 std::unique_ptr<Backend> make_backend(std::string_view device, int threads = 0, bool pin = true,
                                       std::optional<uint64_t> jit_cache_mb = {});
+
+// GPU `index`, for arrays that others have in its memory. Throws as make_backend("cuda:index").
+std::unique_ptr<ArrayDevice> make_array_device(int index);
+// Whether this build has any; the machine may have none.
+bool has_array_device();
 
 // The programs that a backend has needed since it was made.
 struct ProgramCounts {

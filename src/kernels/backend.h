@@ -1,9 +1,10 @@
 // The contract between the model and whatever computes.
 //
 // One pure virtual function per operation and no defaults: a backend that lacks one does not
-// compile. (make_decode_loop is no operation.) The model passes handles and never reads memory, so
-// a backend may run an operation at once, queue it, or record it. Every operation validates its
-// arguments (kernels/checks.h) and throws Error(kBadInput) with expected against got.
+// compile. (conv_ssd_norm is three of them, and make_decode_loop is none.) The model passes handles
+// and never reads memory, so a backend may run an operation at once, queue it, or record it. Every
+// operation validates its arguments (kernels/checks.h) and throws Error(kBadInput) with expected
+// against got.
 //
 // All float activations are float32 and need unit stride on their last axis only. For every
 // operation a row's result is independent, to the bit, of the other sequences in the batch, of the
@@ -20,6 +21,7 @@
 #include "core/buffer.h"
 #include "core/tensor.h"
 #include "kernels/causal_conv1d.h"
+#include "kernels/conv_ssd_norm.h"
 #include "kernels/decode_loop.h"
 #include "kernels/embedding.h"
 #include "kernels/matmul.h"
@@ -68,12 +70,24 @@ class Backend {
   virtual void state_zero(const Tensor& state, int32_t slot) = 0;
   virtual void state_copy(const Tensor& state, int32_t from, int32_t to) = 0;
 
-  // The only default: a loop without the host is a gain where work is queued, and no loss to do
-  // without, also for what is put around a backend to see every operation. Null: there is none.
+  // Three defaults, for what is a gain where work is queued and no loss to do without, also for
+  // what is put around a backend to see every operation.
+  //
+  // A loop without the host. Null: there is none.
   virtual std::unique_ptr<DecodeLoop> make_decode_loop(int64_t /*rows*/, int64_t /*vocab_limit*/,
                                                        const DecodeStep& /*step*/) {
     return nullptr;
   }
+  // The three operations in a row; a backend that overrides it takes fewer launches for the same
+  // bits.
+  virtual void conv_ssd_norm(const ConvSsdNormArgs& args) {
+    causal_conv1d(args.conv);
+    ssd_scan(args.scan);
+    if (args.norm) gated_rms_norm(*args.norm);
+  }
+  // A matrix that was imported for kRows as one for kMatmul, of the same memory (tied embeddings).
+  // Null: products need it in another form.
+  virtual Tensor matmul_view(const Tensor& /*rows*/) { return {}; }
 };
 
 }  // namespace adder

@@ -20,6 +20,7 @@ class ForwardingBackend : public Backend {
   Tensor import_weight(const Tensor& host, WeightUse use, Buffer* owner) override {
     return inner_->import_weight(host, use, owner);
   }
+  Tensor matmul_view(const Tensor& rows) override { return inner_->matmul_view(rows); }
   void read(const Tensor& tensor, std::span<std::byte> host) override {
     inner_->read(tensor, host);
   }

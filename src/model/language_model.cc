@@ -80,14 +80,16 @@ void LanguageModel::mamba2_mixer(const LayerWeights& w, const PackedBatch& batch
   backend_.matmul(
       {ws.normed.rows(n), w.in_proj, w.in_proj_bias, zxbcdt.slice(1, 0, w.in_proj.dim(0))});
   if (w.in_proj_dt) backend_.matmul({ws.normed.rows(n), w.in_proj_dt, w.in_proj_dt_bias, dt});
-  backend_.causal_conv1d(
-      {zxbcdt.slice(1, e, channels), w.conv_weight, w.conv_bias, conv_state, true, xbc, batch});
-  backend_.ssd_scan({x, dt, w.A_log2e, B, C, w.D, gate, w.dt_bias, true, config_.dt_min,
-                     config_.dt_max, ssm_state, y.split_last(h, p), batch});
+  ConvSsdNormArgs core{
+      {zxbcdt.slice(1, e, channels), w.conv_weight, w.conv_bias, conv_state, true, xbc, batch},
+      {x, dt, w.A_log2e, B, C, w.D, gate, w.dt_bias, true, config_.dt_min, config_.dt_max,
+       ssm_state, y.split_last(h, p), batch},
+      {}};
   if (config_.gated_norm) {
     // The epsilon of the gated norm is fixed upstream.
-    backend_.gated_rms_norm({y, z, w.gated_norm, 1e-5f, g, config_.norm_before_gate, y});
+    core.norm = GatedRmsNormArgs{y, z, w.gated_norm, 1e-5f, g, config_.norm_before_gate, y};
   }
+  backend_.conv_ssd_norm(core);
   backend_.matmul({y, w.out_proj, w.out_proj_bias, ws.branch.rows(n)});
 }
 

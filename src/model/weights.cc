@@ -240,8 +240,10 @@ Weights Weights::load(const Checkpoint& checkpoint, const ModelConfig& config, B
   Loader loader(checkpoint, backend, w.owned_);
   w.embedding = loader.matrix(names.embedding, config.vocab_rows, config.d_model, WeightUse::kRows);
   if (config.tied_head) loader.skip(names.lm_head);  // a file may hold it all the same
-  w.lm_head = loader.matrix(config.tied_head ? names.embedding : names.lm_head, config.vocab_rows,
-                            config.d_model);
+  if (config.tied_head) w.lm_head = backend.matmul_view(w.embedding);
+  if (!w.lm_head)
+    w.lm_head = loader.matrix(config.tied_head ? names.embedding : names.lm_head, config.vocab_rows,
+                              config.d_model);
   w.norm_f = loader.vector(names.norm_f, config.d_model);
   w.layers.reserve(static_cast<size_t>(config.n_layer));
   for (int64_t i = 0; i < config.n_layer; ++i) {

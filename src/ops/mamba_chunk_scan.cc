@@ -18,76 +18,10 @@ constexpr int64_t kChunkPiece = 2 * kSsdChunkAlign;
 // Heads of a task share its copies of B and C. With 64 channels each, tiles of 8 heads are 256 KB.
 constexpr int64_t kMaxHeads = 8;
 
-struct Sizes {
-  int64_t batch, seqlen, nheads, headdim, ngroups, dstate, sequences;
-};
-
-Sizes checked(std::string_view op, const MambaChunkScanArgs& a) {
-  check_rank(op, "x", a.x, 4);
-  check_rank(op, "B", a.B, 4);
-  Sizes s;
-  s.batch = a.x.dim(0);
-  s.seqlen = a.x.dim(1);
-  s.nheads = a.x.dim(2);
-  s.headdim = a.x.dim(3);
-  s.ngroups = a.B.dim(2);
-  s.dstate = a.B.dim(3);
-  check_float(op, "x", a.x);
-  check_operand(op, "dt", a.dt, {s.batch, s.seqlen, s.nheads});
-  check_operand(op, "A", a.A, {s.nheads});
-  check_operand(op, "B", a.B, {s.batch, s.seqlen, s.ngroups, s.dstate});
-  check_operand(op, "C", a.C, {s.batch, s.seqlen, s.ngroups, s.dstate});
-  ADDER_CHECK(s.ngroups > 0 && s.nheads % s.ngroups == 0,
-              "{}: B: expected a number of groups that divides nheads = {}, got {}", op, s.nheads,
-              s.ngroups);
-  if (a.D && a.D.rank == 2) {
-    check_operand(op, "D", a.D, {s.nheads, s.headdim});
-  } else if (a.D) {
-    check_operand(op, "D", a.D, {s.nheads});
-  }
-  if (a.z) check_operand(op, "z", a.z, {s.batch, s.seqlen, s.nheads, s.headdim});
-  if (a.dt_bias) check_operand(op, "dt_bias", a.dt_bias, {s.nheads});
-  if (a.seq_idx) {
-    check_shape(op, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
-    check_integer(op, "seq_idx", a.seq_idx);
-  }
-  s.sequences = s.batch;
-  if (a.cu_seqlens) {
-    ADDER_CHECK(s.batch == 1, "{}: x: expected a batch of 1 together with cu_seqlens, got {}", op,
-                s.batch);
-    check_cu_seqlens(op, a.cu_seqlens, s.seqlen);
-    s.sequences = a.cu_seqlens.dim(0) - 1;
-  }
-  if (a.initial_states) {
-    check_rank(op, "initial_states", a.initial_states, 4);
-    const bool for_rows = a.initial_states.dim(0) == s.batch;
-    check_operand(op, "initial_states", a.initial_states,
-                  {for_rows ? s.batch : s.sequences, s.nheads, s.headdim, s.dstate});
-  }
-  // Also refuses NaN, which no comparison accepts.
-  ADDER_CHECK(a.dt_min <= a.dt_max,
-              "{}: dt_limit: expected (low, high) with low <= high, got ({}, {})", op, a.dt_min,
-              a.dt_max);
-  check_operand(op, "out", a.out, {s.batch, s.seqlen, s.nheads, s.headdim});
-  check_output(op, "out", a.out);
-  if (a.final_states) {
-    check_operand(op, "final_states", a.final_states, {s.batch, s.nheads, s.headdim, s.dstate});
-    check_output(op, "final_states", a.final_states);
-  }
-  ADDER_CHECK(!a.varlen_states || a.cu_seqlens,
-              "{}: cu_seqlens: expected it with return_varlen_states, got None", op);
-  if (a.varlen_states) {
-    check_operand(op, "varlen_states", a.varlen_states,
-                  {s.sequences, s.nheads, s.headdim, s.dstate});
-    check_output(op, "varlen_states", a.varlen_states);
-  }
-  return s;
-}
-
 // Heads [h0, h0 + count) of one group in row b.
 class HeadBlock {
  public:
-  HeadBlock(const MambaChunkScanArgs& a, const Sizes& s, bool plain, int64_t b, int64_t h0,
+  HeadBlock(const MambaChunkScanArgs& a, const ChunkScanSizes& s, bool plain, int64_t b, int64_t h0,
             int64_t count)
       : a_(a),
         s_(s),
@@ -199,7 +133,7 @@ class HeadBlock {
   }
 
   const MambaChunkScanArgs& a_;
-  const Sizes& s_;
+  const ChunkScanSizes& s_;
   bool plain_;
   int64_t b_, h0_, heads_, group_, piece_, channels_;
   Scratch scratch_;
@@ -209,8 +143,70 @@ class HeadBlock {
 
 }  // namespace
 
+ChunkScanSizes checked_sizes(std::string_view op, const MambaChunkScanArgs& a) {
+  check_rank(op, "x", a.x, 4);
+  check_rank(op, "B", a.B, 4);
+  ChunkScanSizes s;
+  s.batch = a.x.dim(0);
+  s.seqlen = a.x.dim(1);
+  s.nheads = a.x.dim(2);
+  s.headdim = a.x.dim(3);
+  s.ngroups = a.B.dim(2);
+  s.dstate = a.B.dim(3);
+  check_float(op, "x", a.x);
+  check_operand(op, "dt", a.dt, {s.batch, s.seqlen, s.nheads});
+  check_operand(op, "A", a.A, {s.nheads});
+  check_operand(op, "B", a.B, {s.batch, s.seqlen, s.ngroups, s.dstate});
+  check_operand(op, "C", a.C, {s.batch, s.seqlen, s.ngroups, s.dstate});
+  ADDER_CHECK(s.ngroups > 0 && s.nheads % s.ngroups == 0,
+              "{}: B: expected a number of groups that divides nheads = {}, got {}", op, s.nheads,
+              s.ngroups);
+  if (a.D && a.D.rank == 2) {
+    check_operand(op, "D", a.D, {s.nheads, s.headdim});
+  } else if (a.D) {
+    check_operand(op, "D", a.D, {s.nheads});
+  }
+  if (a.z) check_operand(op, "z", a.z, {s.batch, s.seqlen, s.nheads, s.headdim});
+  if (a.dt_bias) check_operand(op, "dt_bias", a.dt_bias, {s.nheads});
+  if (a.seq_idx) {
+    check_shape(op, "seq_idx", a.seq_idx, {s.batch, s.seqlen});
+    check_integer(op, "seq_idx", a.seq_idx);
+  }
+  s.sequences = s.batch;
+  if (a.cu_seqlens) {
+    ADDER_CHECK(s.batch == 1, "{}: x: expected a batch of 1 together with cu_seqlens, got {}", op,
+                s.batch);
+    check_cu_seqlens(op, a.cu_seqlens, s.seqlen);
+    s.sequences = a.cu_seqlens.dim(0) - 1;
+  }
+  if (a.initial_states) {
+    check_rank(op, "initial_states", a.initial_states, 4);
+    const bool for_rows = a.initial_states.dim(0) == s.batch;
+    check_operand(op, "initial_states", a.initial_states,
+                  {for_rows ? s.batch : s.sequences, s.nheads, s.headdim, s.dstate});
+  }
+  // Also refuses NaN, which no comparison accepts.
+  ADDER_CHECK(a.dt_min <= a.dt_max,
+              "{}: dt_limit: expected (low, high) with low <= high, got ({}, {})", op, a.dt_min,
+              a.dt_max);
+  check_operand(op, "out", a.out, {s.batch, s.seqlen, s.nheads, s.headdim});
+  check_output(op, "out", a.out);
+  if (a.final_states) {
+    check_operand(op, "final_states", a.final_states, {s.batch, s.nheads, s.headdim, s.dstate});
+    check_output(op, "final_states", a.final_states);
+  }
+  ADDER_CHECK(!a.varlen_states || a.cu_seqlens,
+              "{}: cu_seqlens: expected it with return_varlen_states, got None", op);
+  if (a.varlen_states) {
+    check_operand(op, "varlen_states", a.varlen_states,
+                  {s.sequences, s.nheads, s.headdim, s.dstate});
+    check_output(op, "varlen_states", a.varlen_states);
+  }
+  return s;
+}
+
 void mamba_chunk_scan_combined(const MambaChunkScanArgs& a, std::string_view op) {
-  const Sizes s = checked(op, a);
+  const ChunkScanSizes s = checked_sizes(op, a);
   if (a.out.empty() && a.final_states.empty() && a.varlen_states.empty()) return;
   // The backends take decays of at most 1 only. Decided for the whole call: the bits of a head must
   // not depend on its neighbours.

@@ -37,6 +37,12 @@ struct MambaChunkScanArgs {
   ArrayView varlen_states;  // (sequences, nheads, headdim, dstate): of each of cu_seqlens; optional
 };
 
+struct ChunkScanSizes {
+  int64_t batch, seqlen, nheads, headdim, ngroups, dstate, sequences;
+};
+// Checks all arguments.
+ChunkScanSizes checked_sizes(std::string_view op, const MambaChunkScanArgs& args);
+
 // op: the name that errors give.
 void mamba_chunk_scan_combined(const MambaChunkScanArgs& args,
                                std::string_view op = "mamba_chunk_scan_combined");

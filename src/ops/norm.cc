@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "ops/dispatch.h"
 #include "ops/plain_scan.h"
 #include "ops/runtime.h"
 #include "ops/tile.h"
@@ -193,6 +194,13 @@ void norm(std::string_view op, const NormArgs& a) {
     const int64_t begin = task * block;
     norm_block(a, s, begin, std::min(block, s.rows - begin));
   });
+}
+
+bool on_device(DeviceCall& call, const NormArgs& a) {
+  const NormSizes s = checked(call.op(), a);
+  if (s.rows == 0 || s.dim == 0) return true;
+  call.device().norm(a);
+  return true;
 }
 
 }  // namespace adder::ops

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/error.h"
 #include "ops/tile.h"
 
 namespace adder::ops {
@@ -29,24 +30,37 @@ bool may_overlap(const ArrayView& a, const ArrayView& b) {
   return x.first < y.end && y.first < x.end;
 }
 
-void Detached::detach(const ArrayView& written, std::initializer_list<ArrayView*> inputs) {
-  for (ArrayView* input : inputs) {
-    if (!may_overlap(written, *input)) continue;
-    // One entry of an expanded axis is all of it.
-    ArrayView from = *input, to = *input;
-    int64_t bytes = from.item_bytes();
-    for (int axis = from.rank - 1; axis >= 0; --axis) {
-      const auto i = static_cast<size_t>(axis);
-      if (from.stride[i] == 0) from.shape[i] = 1;
-      to.stride[i] = from.stride[i] == 0 ? 0 : bytes;
-      bytes *= from.shape[i];
-    }
-    copies_.push_back(allocate_host(static_cast<size_t>(bytes)));
-    to.data = static_cast<std::byte*>(copies_.back().data());
-    *input = to;
-    to.shape = from.shape;
-    copy_exact(from, to);
+CompactCopy::CompactCopy(const ArrayView& array) : from(array), to(array), shape_(array.shape) {
+  int64_t size = from.item_bytes();
+  bool too_large = false;
+  for (int axis = from.rank - 1; axis >= 0; --axis) {
+    const auto i = static_cast<size_t>(axis);
+    if (from.stride[i] == 0) from.shape[i] = 1;  // one entry of an expanded axis is all of it
+    to.stride[i] = from.stride[i] == 0 ? 0 : size;
+    too_large |= __builtin_mul_overflow(size, from.shape[i], &size);
   }
+  if (too_large) fail(ErrorCode::kIo, "no memory for a copy of {}", array.describe());
+  to.shape = from.shape;
+  bytes = static_cast<size_t>(size);
+}
+
+ArrayView CompactCopy::view() const {
+  ArrayView whole = to;
+  whole.shape = shape_;
+  return whole;
+}
+
+void Detached::copy(ArrayView* array) {
+  CompactCopy compact(*array);
+  copies_.push_back(allocate_host(compact.bytes));
+  compact.to.data = static_cast<std::byte*>(copies_.back().data());
+  copy_exact(compact.from, compact.to);
+  *array = compact.view();
+}
+
+void Detached::detach(const ArrayView& written, std::span<ArrayView* const> inputs) {
+  for (ArrayView* input : inputs)
+    if (may_overlap(written, *input)) copy(input);
 }
 
 }  // namespace adder::ops

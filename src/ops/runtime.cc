@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <memory>
 #include <mutex>
 
@@ -61,6 +62,20 @@ int get_num_threads() {
 Backend& local_backend() {
   thread_local const std::unique_ptr<Backend> backend = make_backend("cpu", 1, false);
   return *backend;
+}
+
+bool has_devices() {
+  return has_array_device();
+}
+
+ArrayDevice& shared_device(int index) {
+  // Never destroyed: its arrays may be freed when the process ends.
+  static auto* mutex = new std::mutex;
+  static auto* devices = new std::map<int, std::unique_ptr<ArrayDevice>>;
+  const std::scoped_lock lock(*mutex);
+  std::unique_ptr<ArrayDevice>& device = (*devices)[index];
+  if (!device) device = make_array_device(index);
+  return *device;
 }
 
 void run_tasks(int64_t count, int64_t work, const std::function<void(int64_t)>& body) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "kernels/array_device.h"
 #include "kernels/backend.h"
 
 namespace adder::ops {
@@ -20,6 +21,11 @@ int get_num_threads();
 
 // The calling thread's backend.
 Backend& local_backend();
+
+// Whether this build can work in the memory of GPUs.
+bool has_devices();
+// GPU `index`, made when it is first asked for. Throws as make_array_device().
+ArrayDevice& shared_device(int index);
 
 // Calls body(task) for every task in [0, count). work: about how many multiply-adds a task costs;
 // small sums of it stay on the calling thread. An exception of a task is thrown here, after all

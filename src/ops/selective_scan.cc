@@ -1,9 +1,11 @@
 #include "ops/selective_scan.h"
 
 #include <algorithm>
+#include <numbers>
 #include <numeric>
 
 #include "core/error.h"
+#include "ops/dispatch.h"
 #include "ops/plain_scan.h"
 #include "ops/runtime.h"
 #include "ops/scan_tile.h"
@@ -146,6 +148,56 @@ void selective_scan_fn(const SelectiveScanFnArgs& a, std::string_view op) {
     const int64_t begin = task % blocks * width;
     scan_channels(a, s, growing, b, g * group + begin, std::min(width, group - begin));
   });
+}
+
+// The contract has one number of groups for B and C: the one with fewer repeats its own.
+bool on_device(DeviceCall& call, const SelectiveScanFnArgs& a) {
+  const Scan s = checked(call.op(), a);
+  if (a.out.empty() && a.last_state.empty()) return true;
+  if (a.A.is_complex || s.constant_B || s.constant_C || a.out.empty() || s.dstate == 0)
+    return false;
+  const int64_t rows = device_rows(s.batch, s.seqlen, 4 * s.dim);
+  if (rows == 0) return false;
+  const int64_t groups = s.dim / std::gcd(s.dim / s.B.dim(1), s.dim / s.C.dim(1));
+  const auto grouped = [&](const ArrayView& x) {
+    const ArrayView steps = x.permute({0, 2, 1, 3});
+    return x.dim(1) == groups ? steps : steps.insert_axis(3, groups / x.dim(1));
+  };
+  const ArrayView B = grouped(s.B), C = grouped(s.C);
+  adder::SelectiveScanArgs args;
+  args.A_log2e = call.packed(a.A.permute({1, 0}), std::numbers::log2e_v<float>);
+  args.D = call.packed(a.D);
+  args.delta_bias = call.packed(a.delta_bias);
+  args.delta_softplus = a.delta_softplus;
+  const ArrayView state = call.temporary({rows, s.dstate, s.dim});
+  PackedRows u(call), delta(call), z(call), B_rows(call), C_rows(call), out(call);
+  for (int64_t b = 0; b < s.batch; b += rows) {
+    const int64_t count = std::min(rows, s.batch - b);
+    const auto cut = [&](const ArrayView& x) { return x ? x.slice(0, b, count) : x; };
+    const auto coefficients = [&](PackedRows& packed, const ArrayView& x) {
+      Tensor t = packed.read(cut(x));
+      return t.rank == 3 ? t : t.reshape({count * s.seqlen, groups, s.dstate});
+    };
+    args.u = u.read(cut(s.u));
+    args.delta = delta.read(cut(s.delta));
+    args.z = z.read(cut(s.z));
+    args.B = coefficients(B_rows, B);
+    args.C = coefficients(C_rows, C);
+    args.out = out.write(cut(s.out));
+    const ArrayView states = state.slice(0, 0, count);
+    if (a.initial_state) {
+      call.device().copy(cut(a.initial_state).permute({0, 2, 1}), states);
+    } else {
+      call.device().zero(states.data, static_cast<size_t>(states.size()) * sizeof(float));
+    }
+    args.ssm_state = {states.data, DType::kF32, {count, s.dstate, s.dim}};
+    const RowBatch batch(count, s.seqlen);
+    args.batch = batch.packed();
+    call.device().selective_scan(args);
+    out.flush();
+    if (a.last_state) call.device().copy(states, cut(a.last_state).permute({0, 2, 1}));
+  }
+  return true;
 }
 
 }  // namespace adder::ops

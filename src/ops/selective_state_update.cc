@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/error.h"
+#include "ops/dispatch.h"
 #include "ops/runtime.h"
 #include "ops/scan_tile.h"
 #include "ops/slots.h"
@@ -24,8 +25,8 @@ struct Update {
   ArrayView B, C;           // (batch, ngroups, dstate)
   ArrayView D, dt_bias;     // (nheads, headdim)
   const int32_t* slot;      // (batch)
-  bool growing;             // A has a number above 0
-  bool per_head;            // dt, A and dt_bias are one number for a head, and A is at most 0
+  bool growing = false;     // A has a number above 0
+  bool per_head = false;    // dt, A and dt_bias are one number for a head, and A is at most 0
 };
 
 ArrayView with_groups(std::string_view name, const ArrayView& x, const Update& u) {
@@ -129,9 +130,6 @@ Update checked(const SelectiveStateUpdateArgs& a) {
                          : checked_slots(kOp, "state_batch_indices", a.state_batch_indices, u.batch,
                                          "state", a.state.dim(0));
   if (!heads && u.ngroups > 1) split_heads(u);
-  u.growing = any_above_zero(a.A);
-  u.per_head = heads && !u.growing && u.dt.step(2) == 0 && tied(u.A, 1) && tied(u.A, 2) &&
-               tied(u.dt_bias, 1);
   return u;
 }
 
@@ -210,8 +208,11 @@ void update_channels(const Update& u, int64_t b, int64_t h, int64_t p0, int64_t 
 }  // namespace
 
 void selective_state_update(const SelectiveStateUpdateArgs& a) {
-  const Update u = checked(a);
+  Update u = checked(a);
   if (a.out.empty()) return;
+  u.growing = any_above_zero(a.A);
+  u.per_head = a.state.rank == 4 && !u.growing && u.dt.step(2) == 0 && tied(u.A, 1) &&
+               tied(u.A, 2) && tied(u.dt_bias, 1);
   // A task has heads of one group, or channels of one head.
   const int64_t group_heads = u.nheads / u.ngroups;
   const int64_t heads =
@@ -235,6 +236,16 @@ void selective_state_update(const SelectiveStateUpdateArgs& a) {
     if (u.slot[b] < 0) return fill_zero(u.out.select(0, b).select(0, outer).slice(0, p0, count));
     update_channels(u, b, outer, p0, count, a.dt_softplus);
   });
+}
+
+bool on_device(DeviceCall& call, const SelectiveStateUpdateArgs& a) {
+  const Update u = checked(a);
+  if (a.out.empty()) return true;
+  StateUpdateArrays arrays{u.state, u.x, u.dt, u.z,       u.out,         u.A,
+                           u.B,     u.C, u.D,  u.dt_bias, a.dt_softplus, {}};
+  if (a.state_batch_indices) arrays.slots = {u.slot, static_cast<size_t>(u.batch)};
+  call.device().state_update(arrays);
+  return true;
 }
 
 }  // namespace adder::ops

@@ -26,6 +26,33 @@ int packed_element(DType type, const std::byte* elements, int64_t b, int64_t e) 
   return static_cast<int8_t>(elements[b / 2 * 64 + i * 16 + b % 2 * 8 + e / 16 * 4 + e % 4]);
 }
 
+// Tied embeddings lie in memory once where rows of the one are rows of the other.
+TEST(CudaWeights, TiedRowsServeProducts) {
+  Rng rng(302);
+  const auto backend = emulated();
+  const int64_t out = 37, in = 128;
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    const OpTensor host = Weight::random(rng, dtype, out, in, 0.1f).tensor(*backend, kPacked);
+    Buffer rows_owner, owner;
+    const Tensor rows = backend->import_weight(host.view(), WeightUse::kRows, &rows_owner);
+    const Tensor view = backend->matmul_view(rows);
+    ASSERT_EQ(view.data, rows.data) << dtype_name(dtype);
+    const Tensor weight = backend->import_weight(host.view(), WeightUse::kMatmul, &owner);
+    OpTensor x(*backend, {3, in}, kPacked, rng.normals(3 * in));
+    OpTensor got(*backend, {3, out}, kPacked, {}), want(*backend, {3, out}, kPacked, {});
+    backend->matmul({x.view(), view, {}, got.view()});
+    backend->matmul({x.view(), weight, {}, want.view()});
+    EXPECT_TRUE(same_bits(got.read(), want.read())) << dtype_name(dtype);
+  }
+  // Rows that products want padded, and blocks that they want repacked.
+  for (const auto& [dtype, width] : {std::pair{DType::kBF16, 40L}, {DType::kQ8_0, 128L}}) {
+    const OpTensor host = Weight::random(rng, dtype, out, width, 0.1f).tensor(*backend, kPacked);
+    Buffer owner;
+    EXPECT_FALSE(
+        backend->matmul_view(backend->import_weight(host.view(), WeightUse::kRows, &owner)));
+  }
+}
+
 TEST(CudaWeights, PlanesHoldWhatUnpackBlockGives) {
   Rng rng(301);
   const auto backend = emulated();

@@ -213,5 +213,47 @@ TEST_F(SsdLadder, NanStaysWhereItIs) {
                           std::span(clean.state).subspan(s * slot, slot)));
 }
 
+// NaN and infinities in a sequence spoil what the recurrence spoils: its row and what follows. All
+// else stays finite, and above all the rows before it in its chunk keep their bits.
+TEST_F(SsdLadder, SpoilsNothingBeforeItsRow) {
+  Rng rng(90);
+  const int64_t tokens = 75, P = 64, N = 64;
+  const auto clean = SsdScanProblem::random(rng, tokens, 1, P, N);
+  const auto state = clean.random_state(rng);
+  for (const SsdRung& r : cuda_emulated::ssd_ladder()) {
+    for (DType activations : {DType::kF32, DType::kBF16}) {
+      const auto run_it = [&](const SsdScanProblem& p) {
+        return run(r, p, activations, Batch::single(tokens), state);
+      };
+      const RunResult whole = run_it(clean);
+      const auto spoil = [&](std::vector<float> SsdScanProblem::*field, int64_t row, int64_t width,
+                             float bad) {
+        SCOPED_TRACE(fmt::format("{}: row {}, {} wide, {}", r.name, row, width, bad));
+        SsdScanProblem p = clean;
+        (p.*field)[static_cast<size_t>(row * width + width / 3)] = bad;
+        const RunResult got = run_it(p), want = p.run(*ref_, Batch::single(tokens), state);
+        const auto pattern = [](const std::vector<float>& values) {
+          std::vector<bool> finite;
+          for (const float v : values) finite.push_back(std::isfinite(v));
+          return finite;
+        };
+        EXPECT_FALSE(all_finite(want.out));
+        EXPECT_EQ(pattern(got.out), pattern(want.out));
+        EXPECT_EQ(pattern(got.state), pattern(want.state));
+        const auto before = static_cast<size_t>(row * P);
+        EXPECT_TRUE(
+            same_bits(std::span(got.out).first(before), std::span(whole.out).first(before)));
+      };
+      spoil(&SsdScanProblem::x, 40, P, NAN);
+      if (activations == DType::kBF16) continue;
+      spoil(&SsdScanProblem::x, 9, P, INFINITY);
+      spoil(&SsdScanProblem::x, 66, P, NAN);
+      spoil(&SsdScanProblem::dt, 40, 1, NAN);
+      spoil(&SsdScanProblem::B, 40, N, NAN);
+      spoil(&SsdScanProblem::C, 40, N, NAN);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace adder::testing

@@ -76,7 +76,8 @@ TEST(Overlap, OnlyWhatOverlapsIsCopied) {
   expanded.stride[0] = 0;
   const ArrayView before = inside;
   Detached copies;
-  copies.detach(written, {&apart, &inside, &expanded, &scalar, &absent});
+  const std::vector<ArrayView*> inputs{&apart, &inside, &expanded, &scalar, &absent};
+  copies.detach(written, inputs);
   EXPECT_EQ(apart.data, m.view({3}, 20).data);
   EXPECT_FALSE(absent);
   for (ArrayView* copied : {&inside, &expanded, &scalar})
@@ -92,6 +93,14 @@ TEST(Overlap, OnlyWhatOverlapsIsCopied) {
     EXPECT_EQ(at(expanded.select(0, 1 << 30).select(0, r)), static_cast<float>(2 + r));
   }
   EXPECT_EQ(at(scalar), 5.0f);
+}
+
+TEST(Overlap, ACopyThatNoMemoryHoldsIsRefused) {
+  Memory m;
+  ArrayView wide = m.view({1, 1, 1});
+  wide.shape = {int64_t{1} << 31, int64_t{1} << 31, 2};
+  wide.stride = {kItem, kItem, kItem};
+  EXPECT_THROW(CompactCopy{wide}, Error);
 }
 
 }  // namespace

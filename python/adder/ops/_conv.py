@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple, Union
 
 from adder import _core
 
-# A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
+# A NumPy array, a PyTorch tensor, or an object with __dlpack__.
 Array = Any
 
 
@@ -63,7 +63,7 @@ def causal_conv1d_fn(
 
     Raises:
         ValueError: shapes do not fit, or an unknown activation. TypeError: not arrays of a floating
-        dtype in host memory. RuntimeError: a gradient would be recorded.
+        dtype on one device. RuntimeError: a gradient would be recorded.
 
     Source: causal_conv1d.causal_conv1d_fn.
     """
@@ -126,7 +126,7 @@ def causal_conv1d_varlen_states(x: Array, cu_seqlens: Array, state_len: int) -> 
 
     Raises:
         ValueError: cu_seqlens falls, starts after 0 or goes beyond x; state_len < 0. TypeError: not
-        arrays in host memory.
+        arrays on one device.
 
     Source: causal_conv1d.causal_conv1d_varlen.causal_conv1d_varlen_states.
     """

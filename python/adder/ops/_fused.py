@@ -6,7 +6,7 @@ from adder import _core
 from adder.ops._conv import is_silu
 from adder.ops._ssd import check_chunks
 
-# A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
+# A NumPy array, a PyTorch tensor, or an object with __dlpack__.
 Array = Any
 
 
@@ -55,7 +55,7 @@ def mamba_inner_fn(
         (batch, seqlen, d_model) with the dtype of xz.
 
     Raises:
-        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype in host memory.
+        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype on one device.
         RuntimeError: a gradient would be recorded.
 
     Source: mamba_ssm.ops.selective_scan_interface.mamba_inner_fn.

@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple, Union
 from adder import _core
 from adder.ops._conv import at_least
 
-# A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
+# A NumPy array, a PyTorch tensor, or an object with __dlpack__.
 Array = Any
 
 
@@ -39,7 +39,7 @@ def rmsnorm_fn(
 
     Raises:
         ValueError: shapes do not fit, or group_size does not divide dim. TypeError: not arrays of a
-        floating dtype in host memory. RuntimeError: a gradient would be recorded.
+        floating dtype on one device. RuntimeError: a gradient would be recorded.
 
     Source: mamba_ssm.ops.triton.layernorm_gated.rmsnorm_fn.
     """
@@ -110,7 +110,7 @@ def layer_norm_fn(
         prenorm, and the masks if return_dropout_mask.
 
     Raises:
-        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype in host memory.
+        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype on one device.
         NotImplementedError: dropout. RuntimeError: a gradient would be recorded.
 
     Source: mamba_ssm.ops.triton.layer_norm.layer_norm_fn.

@@ -4,7 +4,7 @@ from typing import Any, Optional, Tuple, Union
 
 from adder import _core
 
-# A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
+# A NumPy array, a PyTorch tensor, or an object with __dlpack__.
 Array = Any
 
 
@@ -48,7 +48,7 @@ def selective_scan_fn(
         last_state (batch, dim, dstate) in float32, or complex64 if A is complex.
 
     Raises:
-        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype in host memory.
+        ValueError: shapes do not fit. TypeError: not arrays of a floating dtype on one device.
         RuntimeError: a gradient would be recorded.
 
     Source: mamba_ssm.ops.selective_scan_interface.selective_scan_fn.
@@ -96,7 +96,7 @@ def selective_state_update(
 
     Raises:
         ValueError: shapes do not fit, an index is out of range or appears twice, or the state is
-            read-only. TypeError: not arrays of a floating dtype in host memory. RuntimeError: a
+            read-only. TypeError: not arrays of a floating dtype on one device. RuntimeError: a
             gradient would be recorded.
 
     Source: mamba_ssm.ops.triton.selective_state_update.selective_state_update.

@@ -5,7 +5,7 @@ from typing import Any, Optional, Tuple, Union
 from adder import _core
 from adder.ops._conv import at_least
 
-# A NumPy array, a PyTorch CPU tensor, or an object with __dlpack__.
+# A NumPy array, a PyTorch tensor, or an object with __dlpack__.
 Array = Any
 
 

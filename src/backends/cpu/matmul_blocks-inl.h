@@ -27,14 +27,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 inline constexpr int64_t kLanes = static_cast<int64_t>(hn::MaxLanes(DF()));
 inline constexpr int kPanelVectors = static_cast<int>(kPanel / kLanes);
-inline constexpr int kWide = std::min(kPanelVectors, 4);    // vectors of outputs for one row
+inline constexpr int kWide = std::min(kPanelVectors, 4);    // vectors of outputs for few rows
 inline constexpr int kNarrow = std::min(kPanelVectors, 2);  // for more
-// Rows of a register tile. AVX2 has registers for 4 x 2 sums of pairs, or 3 x 2 of quads with the
-// weights, their magnitudes and x.
+// Up to so many rows are few: one pass over memory is worth it that some sums live in the L1 cache.
+inline constexpr int kWideTileRows = 3;
 template <DType kType>
-inline constexpr int kTileRows = HWY_TARGET <= HWY_AVX3                           ? 6
-                                 : kType == DType::kQ4_0 || kType == DType::kQ4_K ? 4
-                                                                                  : 3;
+inline constexpr bool kNibbleType = kType == DType::kQ4_0 || kType == DType::kQ4_K;
+// Rows of a register tile. AVX2 has registers for 4 x 2 sums, with the weights and x; where signs
+// are copied, for 3 x 2, as the magnitudes of the weights take some. kXBytes: of a value of x.
+template <DType kType, int kXBytes>
+inline constexpr int kTileRows = HWY_TARGET <= HWY_AVX3               ? 6
+                                 : kNibbleType<kType> || kXBytes == 2 ? 4
+                                                                      : 3;
+// From so many rows on the wide way is the faster one: for fewer, weights are widened too often.
+inline constexpr int64_t kWideRows = 24;
 
 inline constexpr int64_t kPieceRows = 240;
 // Blocks of 32 along k whose part of a panel stays in the L1 cache over all rows of a piece: 17 KB.
@@ -42,13 +48,15 @@ inline constexpr int64_t kPieceBlocks = 16;
 
 // x rounded to int8, seen from its first row.
 struct RoundedX {
-  const uint8_t* q;    // [rows][k], changed by kFlipX
+  const uint8_t* q;    // [rows][k]: bytes changed by kFlipX, or int16 with each four in the order
+                       // 0, 2, 1, 3 (kXBytes)
   const float* d;      // [rows][blocks]
   const int32_t* sum;  // [rows][blocks]: of the 32 values
-  int64_t k, blocks;
+  int64_t row_bytes, blocks;
 };
 
 // quantize_activations of one row, and the sums.
+template <int kXBytes>
 HWY_INLINE void RoundRow(const float* x, int64_t blocks, uint8_t* q, float* d, int32_t* sum) {
 #if HWY_TARGET == HWY_SCALAR
   quantize_activations({x, static_cast<size_t>(blocks * 32)}, reinterpret_cast<int8_t*>(q), d);
@@ -62,7 +70,7 @@ HWY_INLINE void RoundRow(const float* x, int64_t blocks, uint8_t* q, float* d, i
   const DI di;
   const hn::Rebind<int8_t, DF> d8;
   const hn::Rebind<int16_t, DF> d16;
-  for (int64_t b = 0; b < blocks; ++b, x += 32, q += 32) {
+  for (int64_t b = 0; b < blocks; ++b, x += 32, q += 32 * kXBytes) {
     // The bits of |x| are ordered like |x|, with infinities and NaN on top.
     VI most = hn::Zero(di);
 #pragma GCC unroll 8
@@ -82,9 +90,16 @@ HWY_INLINE void RoundRow(const float* x, int64_t blocks, uint8_t* q, float* d, i
       if (usable)
         rounded = hn::NearestInt(hn::Div(hn::LoadU(df, x + v * kLanes), hn::Set(df, scale)));
       total = hn::Add(total, rounded);
-      const auto bytes = hn::DemoteTo(d8, hn::DemoteTo(d16, rounded));
-      hn::StoreU(hn::Xor(bytes, hn::Set(d8, static_cast<int8_t>(kFlipX))), d8,
-                 reinterpret_cast<int8_t*>(q) + v * kLanes);
+      const auto words = hn::DemoteTo(d16, rounded);
+#ifdef ADDER_INT8_WIDE
+      if constexpr (kXBytes == 2)
+        hn::StoreU(OrderPairs(words), d16, reinterpret_cast<int16_t*>(q) + v * kLanes);
+#endif
+      if constexpr (kXBytes == 1) {
+        const auto bytes = hn::DemoteTo(d8, words);
+        hn::StoreU(hn::Xor(bytes, hn::Set(d8, static_cast<int8_t>(kFlipX))), d8,
+                   reinterpret_cast<int8_t*>(q) + v * kLanes);
+      }
     }
     sum[b] = hn::GetLane(hn::SumOfLanes(di, total));
   }
@@ -94,7 +109,7 @@ HWY_INLINE void RoundRow(const float* x, int64_t blocks, uint8_t* q, float* d, i
 // Where block b of a panel keeps what.
 template <DType kType>
 struct BlockView {
-  static constexpr bool kNibbles = kType == DType::kQ4_0 || kType == DType::kQ4_K;
+  static constexpr bool kNibbles = kNibbleType<kType>;
   static constexpr bool kSuper =
       kType == DType::kQ4_K || kType == DType::kQ5_K || kType == DType::kQ6_K;
   static constexpr bool kMin = kType == DType::kQ4_K || kType == DType::kQ5_K;
@@ -146,7 +161,7 @@ struct BlockView {
 // dot[r][g] = sums of the quads [begin, end) of a block: all 8, or one half. The loops over quads
 // stay loops, and the sums are tied to registers: else g++ adds up products in a tree, or makes
 // them all before it adds, and keeps them in memory till then.
-template <DType kType, int kBegin, int kEnd, int R, int G>
+template <DType kType, int kXBytes, int kBegin, int kEnd, int R, int G>
 HWY_INLINE void Dots(const BlockView<kType>& view, int64_t first, const uint8_t* x,
                      int64_t x_stride, VI (&dot)[R][G]) {
   constexpr bool kNibbles = BlockView<kType>::kNibbles;
@@ -188,6 +203,41 @@ HWY_INLINE void Dots(const BlockView<kType>& view, int64_t first, const uint8_t*
 #pragma GCC unroll 8
       for (int g = 0; g < G; ++g) dot[r][g] = SumPairs(pairs[r][g]);
     }
+#ifdef ADDER_INT8_WIDE
+  } else if constexpr (kXBytes == 2) {
+    q += kBegin * kPanel * 4;
+    x += kBegin * 8;
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+      for (int g = 0; g < G; ++g) dot[r][g] = hn::Zero(DI());
+    }
+#pragma GCC unroll 1
+    for (int j = kBegin; j < kEnd; ++j, q += kPanel * 4, x += 8) {
+      Pairs even[G], odd[G];
+#pragma GCC unroll 8
+      for (int g = 0; g < G; ++g) {
+        const Quads w = LoadQuads(q + g * kLanes * 4);
+        even[g] = EvenPairs(w);
+        odd[g] = OddPairs(w);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const Pairs x_even = RepeatPair(x + r * x_stride);
+#pragma GCC unroll 8
+        for (int g = 0; g < G; ++g) {
+          dot[r][g] = AddPairDot(dot[r][g], even[g], x_even);
+          KeepInRegister(dot[r][g]);
+        }
+        const Pairs x_odd = RepeatPair(x + r * x_stride + 4);
+#pragma GCC unroll 8
+        for (int g = 0; g < G; ++g) {
+          dot[r][g] = AddPairDot(dot[r][g], odd[g], x_odd);
+          KeepInRegister(dot[r][g]);
+        }
+      }
+    }
+#endif
   } else {
     static constexpr uint8_t kFlipped[4] = {kFlipX, kFlipX, kFlipX, kFlipX};
     VI offset[G];  // 128 times the sum of the weights, for VNNI
@@ -234,7 +284,7 @@ HWY_INLINE void Dots(const BlockView<kType>& view, int64_t first, const uint8_t*
 // c[r, j] = from[r, j] + products of blocks [b0, b1) for R rows and G vectors of outputs from
 // `first` on; `stream`: the panel comes from memory. `from` is the bias (stride 0) or zeros for the
 // first block, else c itself.
-template <DType kType, int R, int G>
+template <DType kType, int kXBytes, int R, int G>
 HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first, int64_t b0,
                           int64_t b1, const float* from, int64_t from_stride, float* c,
                           int64_t c_stride, int64_t outs, bool stream) {
@@ -262,11 +312,11 @@ HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first
       const uint8_t* ahead = view.scales + kStreamAhead;
       for (int64_t i = 0; i < View::kBlockBytes; i += 64) hwy::Prefetch(ahead + i);
     }
-    const uint8_t* xq = x.q + b * 32;
+    const uint8_t* xq = x.q + b * 32 * kXBytes;
     if constexpr (View::kHalves) {
       VI low[R][G], high[R][G];
-      Dots<kType, 0, 4>(view, first, xq, x.k, low);
-      Dots<kType, 4, 8>(view, first, xq, x.k, high);
+      Dots<kType, kXBytes, 0, 4>(view, first, xq, x.row_bytes, low);
+      Dots<kType, kXBytes, 4, 8>(view, first, xq, x.row_bytes, high);
 #pragma GCC unroll 8
       for (int g = 0; g < G; ++g) {
         const VF s0 = view.Scale(first + g * kLanes, 0), s1 = view.Scale(first + g * kLanes, 1);
@@ -280,7 +330,7 @@ HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first
       continue;
     }
     VI dot[R][G];
-    Dots<kType, 0, 8>(view, first, xq, x.k, dot);
+    Dots<kType, kXBytes, 0, 8>(view, first, xq, x.row_bytes, dot);
 #pragma GCC unroll 8
     for (int g = 0; g < G; ++g) {
       const VF scale = view.Scale(first + g * kLanes, 0);
@@ -310,9 +360,12 @@ HWY_INLINE void BlockTile(const RoundedX& x, const uint8_t* panel, int64_t first
   }
 }
 
-template <DType kType>
+template <DType kType, int kXBytes>
 struct BlockJob {
-  static constexpr int kRows = kTileRows<kType>;
+  static constexpr int kRows = kTileRows<kType, kXBytes>;
+  template <int R>
+  static constexpr int kVectors = R <= kWideTileRows ? kWide : kNarrow;
+
   RoundedX x;
   const uint8_t* weight;
   size_t panel_bytes;
@@ -323,22 +376,22 @@ struct BlockJob {
   template <int R, int G>
   HWY_INLINE void Tiles(int64_t panel, int64_t row, int64_t b0, int64_t b1, bool stream) const {
     HWY_ALIGN static constexpr float kZeros[kPanel] = {};
-    const RoundedX here{x.q + row * x.k, x.d + row * x.blocks, x.sum + row * x.blocks, x.k,
-                        x.blocks};
+    const RoundedX here{x.q + row * x.row_bytes, x.d + row * x.blocks, x.sum + row * x.blocks,
+                        x.row_bytes, x.blocks};
     const int64_t first = panel * kPanel, outs = std::min(kPanel, n - first);
     const float* from = b0 > 0 ? nullptr : bias ? bias + first : kZeros;
     float* c = out + row * out_stride + first;
     for (int64_t j = 0; j < outs; j += G * kLanes) {
-      BlockTile<kType, R, G>(here, weight + static_cast<size_t>(panel) * panel_bytes, j, b0, b1,
-                             (from ? from : c) + j, from ? 0 : out_stride, c + j, out_stride,
-                             outs - j, stream && j == 0);
+      BlockTile<kType, kXBytes, R, G>(here, weight + static_cast<size_t>(panel) * panel_bytes, j,
+                                      b0, b1, (from ? from : c) + j, from ? 0 : out_stride, c + j,
+                                      out_stride, outs - j, stream && j == 0);
     }
   }
 
   template <int R>
   HWY_INLINE void Rest(int64_t panel, int64_t row, int64_t rows, int64_t b0, int64_t b1,
                        bool stream) const {
-    if (rows == R) return Tiles<R, (R == 1 ? kWide : kNarrow)>(panel, row, b0, b1, stream);
+    if (rows == R) return Tiles<R, kVectors<R>>(panel, row, b0, b1, stream);
     if constexpr (R > 1) Rest<R - 1>(panel, row, rows, b0, b1, stream);
   }
 
@@ -349,20 +402,21 @@ struct BlockJob {
     do {  // once for k = 0 as well: out = bias
       const int64_t b1 = std::min(x.blocks, b0 + most);
       int64_t r = row;
-      for (; r + kRows <= end; r += kRows) Tiles<kRows, kNarrow>(panel, r, b0, b1, r == row);
+      for (; r + kRows <= end; r += kRows)
+        Tiles<kRows, kVectors<kRows>>(panel, r, b0, b1, r == row);
       if (r < end) Rest<kRows - 1>(panel, r, end - r, b0, b1, r == row);
       b0 = b1;
     } while (b0 < x.blocks);
   }
 };
 
-template <DType kType>
-void MatmulBlocks(const MatmulArgs& args, CpuContext& context) {
-  constexpr int kRows = kTileRows<kType>;
+template <DType kType, int kXBytes>
+void MatmulBlocksWith(const MatmulArgs& args, CpuContext& context) {
+  constexpr int kRows = kTileRows<kType, kXBytes>;
   const int64_t rows = args.x.dim(0), k = args.x.dim(1), n = args.weight.dim(0);
   const int64_t blocks = k / kActivationBlock;
   // q, then d and sum, in one scratch of floats.
-  const int64_t q_floats = (rows * k + 3) / 4;
+  const int64_t row_bytes = k * kXBytes, q_floats = (rows * row_bytes + 3) / 4;
   float* scratch = context.shared_scratch(static_cast<size_t>(q_floats + 2 * rows * blocks));
   auto* q = reinterpret_cast<uint8_t*>(scratch);
   float* d = scratch + q_floats;
@@ -372,17 +426,18 @@ void MatmulBlocks(const MatmulArgs& args, CpuContext& context) {
   const int64_t grain = std::max<int64_t>(1, 16384 / std::max<int64_t>(1, k));
   context.pool.parallel_for(rows, grain, [&](int64_t begin, int64_t end, int) {
     for (int64_t r = begin; r < end; ++r) {
-      RoundRow(x + r * args.x.stride[0], blocks, q + r * k, d + r * blocks, sum + r * blocks);
+      RoundRow<kXBytes>(x + r * args.x.stride[0], blocks, q + r * row_bytes, d + r * blocks,
+                        sum + r * blocks);
     }
   });
 
-  const BlockJob<kType> job{{q, d, sum, k, blocks},
-                            static_cast<const uint8_t*>(args.weight.data),
-                            panel_bytes(kType, k),
-                            args.bias ? args.bias.ptr<const float>() : nullptr,
-                            args.out.ptr<float>(),
-                            args.out.stride[0],
-                            n};
+  const BlockJob<kType, kXBytes> job{{q, d, sum, row_bytes, blocks},
+                                     static_cast<const uint8_t*>(args.weight.data),
+                                     panel_bytes(kType, k),
+                                     args.bias ? args.bias.ptr<const float>() : nullptr,
+                                     args.out.ptr<float>(),
+                                     args.out.stride[0],
+                                     n};
   const int64_t panels = (n + kPanel - 1) / kPanel;
   if (rows <= 4 * kRows) {
     // A product below 64k multiplications takes less time than waking a thread.
@@ -404,6 +459,13 @@ void MatmulBlocks(const MatmulArgs& args, CpuContext& context) {
       if (row < rows) job.Run(i / cuts, row, std::min(rows, row + height));
     }
   });
+}
+
+template <DType kType>
+void MatmulBlocks(const MatmulArgs& args, CpuContext& context) {
+  if constexpr (kWideX && !kNibbleType<kType>)
+    if (args.x.dim(0) >= kWideRows) return MatmulBlocksWith<kType, 2>(args, context);
+  MatmulBlocksWith<kType, 1>(args, context);
 }
 
 }  // namespace HWY_NAMESPACE

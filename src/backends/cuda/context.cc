@@ -95,4 +95,17 @@ void* CudaContext::scratch(size_t bytes) {
   return scratch_buffer_.data();
 }
 
+uint32_t* CudaContext::counters(int64_t count) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(uint32_t);
+  if (recorded_ != nullptr) {
+    if (recorded_->counter_bytes < bytes) {
+      recorded_->counters = keep(bytes);
+      recorded_->counter_bytes = bytes;
+    }
+    return static_cast<uint32_t*>(recorded_->counters);
+  }
+  grow(counter_buffer_, bytes);
+  return static_cast<uint32_t*>(counter_buffer_.data());
+}
+
 }  // namespace adder::ADDER_CUDA_NS

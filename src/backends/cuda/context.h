@@ -31,6 +31,8 @@ struct RecordedMemory {
   DeviceBatch device_batch{};
   void* scratch = nullptr;
   size_t scratch_bytes = 0;
+  void* counters = nullptr;
+  size_t counter_bytes = 0;
   std::vector<Buffer> kept;
 };
 
@@ -46,6 +48,8 @@ class CudaContext {
   const void* upload(const void* host, size_t bytes);
   // Contents are undefined; valid until the next request.
   void* scratch(size_t bytes);
+  // Counters that are 0, and that a kernel leaves at 0.
+  uint32_t* counters(int64_t count);
 
   // What `step` enqueues, recorded and not done. `memory` must outlive it.
   std::unique_ptr<RecordedWork> record(RecordedMemory& memory, const std::function<void()>& step);
@@ -59,7 +63,7 @@ class CudaContext {
   RecordedMemory* recorded_ = nullptr;  // while something is recorded
 
   std::vector<int32_t> batch_;  // seq_start, then state_slot, as they lie in batch_buffer_
-  Buffer batch_buffer_, upload_buffer_, scratch_buffer_;
+  Buffer batch_buffer_, upload_buffer_, scratch_buffer_, counter_buffer_;
 };
 
 }  // namespace adder::ADDER_CUDA_NS

@@ -25,6 +25,8 @@ class CudaBackend final : public Backend {
     return ADDER_CUDA_NS::import_weight(context_, host, use, owner);
   }
 
+  Tensor matmul_view(const Tensor& rows) override { return ADDER_CUDA_NS::matmul_view(rows); }
+
   void read(const Tensor& tensor, std::span<std::byte> host) override {
     check_copy("read", tensor, host.size());
     context_.device.download(host.data(), tensor.bytes(), host.size());
@@ -66,6 +68,13 @@ class CudaBackend final : public Backend {
   void ssd_scan(const SsdScanArgs& args) override {
     check(args);
     ADDER_CUDA_NS::ssd_scan(context_, args);
+  }
+  void conv_ssd_norm(const ConvSsdNormArgs& args) override {
+    if (!conv_ssd_norm_takes(args)) return Backend::conv_ssd_norm(args);
+    check(args.conv);
+    check(args.scan);
+    if (args.norm) check(*args.norm);
+    ADDER_CUDA_NS::conv_ssd_norm(context_, args);
   }
   void sample(const SampleArgs& args) override {
     check(args);

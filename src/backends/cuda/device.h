@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "core/buffer.h"
 
 struct CUstream_st;
+struct CUevent_st;
 
 namespace adder::ADDER_CUDA_NS {
 
@@ -57,6 +59,8 @@ class Device {
 
   // Zero-filled. Throws Error(kIo) that names what was asked for and what is free.
   Buffer allocate(size_t bytes);
+  // The same with undefined contents. Leaves this thread's current device as it is.
+  Buffer allocate_raw(size_t bytes);
   // Enqueued. The host's memory may be used again at once.
   void upload(void* to, const void* from, size_t bytes);
   void copy(void* to, const void* from, size_t bytes);
@@ -65,6 +69,15 @@ class Device {
   void download(void* to, const void* from, size_t bytes);
   // Waits for all work, and throws Error(kInternal) when some of it failed.
   void synchronize();
+
+  // Between the two, work goes to a stream of the caller's: a handle, or none for this device's
+  // own. It begins after the work of the call before, whatever stream that had. Throws
+  // Error(kBadInput) for a stream that is being captured. The thread's current device is as before
+  // afterwards.
+  void begin_call(std::optional<uint64_t> stream);
+  void end_call(bool wait);
+  // As DLPack writes it.
+  int64_t own_stream_handle() const;
 
   // Until end_recording() work is recorded and not done. Memory is still allocated and uploaded at
   // once, and is no part of the recording; download() and synchronize() cannot be recorded.
@@ -88,7 +101,11 @@ class Device {
   CUstream_st* memory_stream() {
     return recording_ ? upload_stream_ : stream();
   }
+  void make_current() const;
   CUstream_st* upload_stream_ = nullptr;  // while the other one records
+  std::optional<CUstream_st*> borrowed_;  // during a call
+  CUevent_st* call_done_ = nullptr;
+  int device_before_call_ = 0;
 #endif
   DeviceInfo info_;
 };

@@ -66,6 +66,8 @@ class Executor {
   // Whether products with 16-bit weights cost a conversion of the whole matrix each time, so that
   // it is worth twice the memory to widen them once.
   virtual bool widens_weights() const { return false; }
+  // Whether the product of one row and a matrix is faster as a batch of products with its parts.
+  virtual bool splits_row_products() const { return false; }
   virtual std::unique_ptr<Executable> compile(const Program& program) = 0;
   virtual std::optional<MemoryUse> memory() const { return std::nullopt; }
   // Programs that compile() has compiled, and those that it has taken from the disk instead.

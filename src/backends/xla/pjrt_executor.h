@@ -29,6 +29,7 @@ class PjrtExecutor final : public Executor {
   void download(Array& array, std::span<std::byte> bytes) override;
   // XLA:CPU converts before it multiplies; TPUs and GPUs multiply 16-bit numbers.
   bool widens_weights() const override { return on_host(); }
+  bool splits_row_products() const override { return on_host(); }
   std::unique_ptr<Executable> compile(const Program& program) override;
   // text: StableHLO, one public function `main`. Throws Error(kIo) where the plugin refuses it.
   std::unique_ptr<Executable> compile_text(std::string_view text, Signature signature);

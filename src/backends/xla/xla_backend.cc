@@ -165,7 +165,8 @@ void XlaBackend::matmul(const MatmulArgs& a) {
   record([&] {
     const int64_t rows = padded(a.x.dim(0));
     const Ref x = recorder_.load(a.x, rows), weight = recorder_.load(a.weight);
-    recorder_.store(a.out, recorder_.append(TapeOp::kMatmul, {x, weight, optional(a.bias)}, {},
+    const bool split = rows == 1 && recorder_.executor().splits_row_products();
+    recorder_.store(a.out, recorder_.append(TapeOp::kMatmul, {x, weight, optional(a.bias)}, {split},
                                             matrix(rows, a.out.dim(1))));
   });
 }

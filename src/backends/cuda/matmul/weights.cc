@@ -40,4 +40,13 @@ Tensor import_weight(CudaContext& context, const Tensor& host, WeightUse use, Bu
   return weight;
 }
 
+Tensor matmul_view(const Tensor& rows) {
+  if (rows.rank != 2 || is_quantized(rows.dtype) || !rows.is_contiguous() ||
+      rows.dim(1) % kGroup != 0)
+    return {};
+  Tensor weight = rows;
+  weight.layout = TensorLayout::kPacked;
+  return weight;
+}
+
 }  // namespace adder::ADDER_CUDA_NS

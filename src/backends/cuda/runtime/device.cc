@@ -15,6 +15,18 @@ void free_pinned_memory(void* data, size_t /*bytes*/) {
   cudaFreeHost(data);
 }
 
+// The current device of this thread, as it was before.
+class KeepDevice {
+ public:
+  KeepDevice() { ADDER_CUDA_CHECK(cudaGetDevice(&device_)); }
+  ~KeepDevice() { cudaSetDevice(device_); }
+  KeepDevice(const KeepDevice&) = delete;
+  KeepDevice& operator=(const KeepDevice&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
 class Graph final : public RecordedWork {
  public:
   Graph(Device& device, cudaGraphExec_t executable) : device_(device), executable_(executable) {}
@@ -110,13 +122,18 @@ Device::Device(int index) : index_(index) {
 }
 
 Device::~Device() {
+  if (call_done_ != nullptr) cudaEventDestroy(call_done_);
   if (upload_stream_ != nullptr) cudaStreamDestroy(upload_stream_);
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 CUstream_st* Device::stream() {
+  make_current();
+  return borrowed_ ? *borrowed_ : stream_;
+}
+
+void Device::make_current() const {
   ADDER_CUDA_CHECK(cudaSetDevice(index_));
-  return stream_;
 }
 
 size_t Device::free_bytes() const {
@@ -126,7 +143,14 @@ size_t Device::free_bytes() const {
 }
 
 Buffer Device::allocate(size_t bytes) {
-  static_cast<void>(stream());
+  Buffer buffer = allocate_raw(bytes);
+  if (bytes > 0) ADDER_CUDA_CHECK(cudaMemsetAsync(buffer.data(), 0, bytes, memory_stream()));
+  return buffer;
+}
+
+Buffer Device::allocate_raw(size_t bytes) {
+  const KeepDevice keep;
+  make_current();
   void* data = nullptr;
   const cudaError_t result = cudaMalloc(&data, bytes == 0 ? 1 : bytes);
   if (result == cudaErrorMemoryAllocation) {
@@ -135,9 +159,7 @@ Buffer Device::allocate(size_t bytes) {
          bytes >> 20, free_bytes() >> 20, info_.memory_bytes >> 20);
   }
   check_cuda(result, "cudaMalloc");
-  Buffer buffer(data, bytes, free_device_memory);
-  if (bytes > 0) ADDER_CUDA_CHECK(cudaMemsetAsync(data, 0, bytes, memory_stream()));
-  return buffer;
+  return {data, bytes, free_device_memory};
 }
 
 void Device::upload(void* to, const void* from, size_t bytes) {
@@ -163,6 +185,39 @@ void Device::download(void* to, const void* from, size_t bytes) {
 
 void Device::synchronize() {
   ADDER_CUDA_CHECK(cudaStreamSynchronize(stream()));
+}
+
+void Device::begin_call(std::optional<uint64_t> handle) {
+  ADDER_CUDA_CHECK(cudaGetDevice(&device_before_call_));
+  make_current();
+  if (call_done_ == nullptr)
+    ADDER_CUDA_CHECK(cudaEventCreateWithFlags(&call_done_, cudaEventDisableTiming));
+  auto* stream = handle ? reinterpret_cast<cudaStream_t>(*handle) : stream_;
+  cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
+  const cudaError_t asked = cudaStreamIsCapturing(stream, &capturing);
+  if (asked != cudaSuccess || capturing != cudaStreamCaptureStatusNone) {
+    cudaGetLastError();  // or the next check would find it
+    cudaSetDevice(device_before_call_);
+    bad_input(
+        "cuda:{}: expected a stream on which work can be enqueued, got {}", index_,
+        asked == cudaSuccess ? "one that is being captured in a graph" : cudaGetErrorString(asked));
+  }
+  // Not recorded yet: nothing to wait for.
+  ADDER_CUDA_CHECK(cudaStreamWaitEvent(stream, call_done_, 0));
+  borrowed_ = stream;
+}
+
+void Device::end_call(bool wait) {
+  cudaStream_t stream = borrowed_.value_or(stream_);
+  borrowed_.reset();
+  cudaError_t result = cudaEventRecord(call_done_, stream);
+  if (result == cudaSuccess && wait) result = cudaStreamSynchronize(stream);
+  cudaSetDevice(device_before_call_);
+  check_cuda(result, "the work of a call");
+}
+
+int64_t Device::own_stream_handle() const {
+  return static_cast<int64_t>(reinterpret_cast<uintptr_t>(stream_));
 }
 
 void Device::begin_recording() {

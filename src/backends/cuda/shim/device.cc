@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cuda/shim/guarded_memory.h"
 #include "core/error.h"
 
 namespace adder::ADDER_CUDA_NS {
@@ -64,7 +65,20 @@ Buffer Device::allocate(size_t bytes) {
   return allocate_host(bytes);
 }
 
+Buffer Device::allocate_raw(size_t bytes) {
+  return emulator::allocate_guarded(bytes);
+}
+
+void Device::begin_call(std::optional<uint64_t> /*stream*/) {}
+
+void Device::end_call(bool /*wait*/) {}
+
+int64_t Device::own_stream_handle() const {
+  return 1;  // the default stream, which DLPack has no other name for
+}
+
 void Device::upload(void* to, const void* from, size_t bytes) {
+  const emulator::DeviceAccess access;
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -78,6 +92,7 @@ void Device::zero(void* to, size_t bytes) {
 
 void Device::download(void* to, const void* from, size_t bytes) {
   synchronize();
+  const emulator::DeviceAccess access;
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
@@ -86,10 +101,12 @@ void Device::synchronize() {
 }
 
 void Device::enqueue(std::function<void()> work) {
-  if (recording_)
+  if (recording_) {
     recorded_.push_back(std::move(work));
-  else
-    work();
+    return;
+  }
+  const emulator::DeviceAccess access;
+  work();
 }
 
 void Device::begin_recording() {

@@ -20,6 +20,12 @@ constexpr unsigned kMaxThreads = 1024, kWarp = 32;
 constexpr size_t kMaxShared = 227 << 10;
 // So many turns in a row in which threads did nothing but wait are a deadlock.
 constexpr uint64_t kMaxIdleTurns = 2'000'000;
+// How often somebody else is looked for in place of a slow thread.
+constexpr int kPatience = 16;
+
+// Who is slow in a grid. Threads that are all alike seldom fall far behind each other, and then
+// what is missing between a barrier and a distant use of its data does not show.
+enum class Laggards { kNone, kWarps, kThreads };
 
 struct Cancelled {};  // unwinds the fibers of a grid that has failed
 
@@ -53,6 +59,7 @@ struct Thread {
   Index3 index;
   unsigned linear = 0;
   bool ended = false;
+  bool slow = false, napping = false;                   // hardly ever taken while others can run
   std::array<std::vector<Copy>, 8> groups;              // of cp.async; the last in use is open
   size_t n_groups = 0;                                  // closed ones
   std::array<std::byte, kWarp * kMaxDeposit> received;  // from the last warp collective
@@ -117,11 +124,13 @@ class Grid {
     return state_ ^ (state_ >> 29);
   }
   void start_block(Block& block, const Index3& index, size_t shared_bytes);
+  Thread* take_ready();
   void run_some(const std::function<void()>& entry);
   void fail_with(std::exception_ptr error);
 
   uint64_t state_ = 1, idle_turns_ = 0;
   bool running_ = false, cancelled_ = false;
+  Laggards laggards_ = Laggards::kNone;
   std::exception_ptr error_;
   std::vector<std::unique_ptr<Block>> blocks_;  // kept for the next grid
   std::vector<Thread*> ready_;
@@ -169,8 +178,13 @@ void Grid::start_block(Block& block, const Index3& index, size_t shared_bytes) {
   }
   std::memset(block.shared.get(), 0xff, shared_bytes);  // NaN as float32 and as bfloat16
   while (block.threads.size() < n) block.threads.push_back(std::make_unique<Thread>());
+  bool slow = false;
   for (unsigned i = 0; i < n; ++i) {
+    if (laggards_ == Laggards::kThreads || (laggards_ == Laggards::kWarps && i % kWarp == 0))
+      slow = coin();
     Thread& t = *block.threads[i];
+    t.slow = slow;
+    t.napping = false;
     t.block = &block;
     t.linear = i;
     t.index = {i % block_dim.x, i / block_dim.x % block_dim.y, i / (block_dim.x * block_dim.y)};
@@ -181,6 +195,17 @@ void Grid::start_block(Block& block, const Index3& index, size_t shared_bytes) {
     ready_.push_back(&t);
   }
   ++count.blocks;
+}
+
+Thread* Grid::take_ready() {
+  size_t pick = below(ready_.size());
+  for (int i = 0; i < kPatience && (ready_[pick]->slow || ready_[pick]->napping); ++i)
+    pick = below(ready_.size());
+  std::swap(ready_[pick], ready_.back());
+  Thread* thread = ready_.back();
+  ready_.pop_back();
+  thread->napping = false;
+  return thread;
 }
 
 // A thread that has ended counts no longer where a barrier waits for the whole block.
@@ -214,6 +239,8 @@ void Grid::run(const Dim3& grid, const Dim3& block, size_t shared_bytes,
   ready_.clear();
   ++count.grids;
   state_ = schedule.seed * 0x9e3779b97f4a7c15ull + ++launches;
+  const size_t kind = below(4);
+  laggards_ = kind == 0 ? Laggards::kWarps : kind == 1 ? Laggards::kThreads : Laggards::kNone;
   entry_ = [this, &thread_main] {
     try {
       if (!cancelled_) thread_main();
@@ -253,10 +280,7 @@ void Grid::run(const Dim3& grid, const Dim3& block, size_t shared_bytes,
           if (t->block == b.get() && !t->ended && b->alive > 0) ready_.push_back(t.get());
       if (ready_.empty()) break;
     }
-    const size_t pick = below(ready_.size());
-    std::swap(ready_[pick], ready_.back());
-    Thread* thread = ready_.back();
-    ready_.pop_back();
+    Thread* thread = take_ready();
     if (thread->ended) continue;
     current = thread;
     ++count.switches;
@@ -386,6 +410,7 @@ void barrier(int id, unsigned count) {
 
 void nap() {
   grid().check_idle();
+  self().napping = true;
   grid().yield(/*ready=*/true);
 }
 

@@ -128,6 +128,13 @@ __global__ void __launch_bounds__(kPassThreads) chunked_passing_kernel(ChunkedPa
   *state = now;
 }
 
+// What is not finite in x must not reach rows before its own, from which 0 as a factor does not
+// keep it: it is left out of the product and added from its row on.
+struct OutputShared {
+  TileProductShared product;
+  bool spoiled;
+};
+
 template <typename T>
 __global__ void __launch_bounds__(kTileThreads) chunked_output_kernel(ChunkedParams<T> q) {
   const SsdParams<T>& p = q.p;
@@ -151,7 +158,8 @@ __global__ void __launch_bounds__(kTileThreads) chunked_output_kernel(ChunkedPar
   }
   const ChunkPlace at = chunk_place(p, blockIdx.x / tiles, blockIdx.z);
   if (at.count == 0) return;
-  auto& shared = shared_memory<TileProductShared>();
+  auto& shared = shared_memory<OutputShared>();
+  if (thread == 0) shared.spoiled = false;
   const T* C = p.C + at.first * p.C_row + group * p.C_group;
   const T* in = p.x + at.first * p.x_row + h * p.x_head + first_p;
   const float* state = q.state(at.slot, h) + first_p * p.d_state;
@@ -164,7 +172,7 @@ __global__ void __launch_bounds__(kTileThreads) chunked_output_kernel(ChunkedPar
       [&](int n, int column) {
         return first_p + column < p.headdim ? state[column * p.d_state + n] : 0.0f;
       },
-      shared);
+      shared.product);
   for (int i = 0; i < 4; ++i) {
     const int l = 4 * y + i;
     const float weight = l < at.count ? decay_from_start(decay[l]) : 0.0f;
@@ -177,14 +185,22 @@ __global__ void __launch_bounds__(kTileThreads) chunked_output_kernel(ChunkedPar
         return CB[l * kSsdChunk + s] * decay_between(decay[l], decay[s]) * decay[s].dt;
       },
       [&](int s, int column) {
-        return first_p + column < p.headdim ? to_float(in[s * p.x_row + column]) : 0.0f;
+        if (first_p + column >= p.headdim) return 0.0f;
+        const float v = to_float(in[s * p.x_row + column]);
+        if (0 * v == 0) return v;
+        shared.spoiled = true;
+        return 0.0f;
       },
-      shared);
+      shared.product);
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j) {
       const int64_t l = 4 * y + i, element = first_p + 4 * x + j;
       if (outside(l, element)) continue;
-      const float input = to_float(in[l * p.x_row + element - first_p]);
+      const T* column = in + element - first_p;
+      if (shared.spoiled)
+        for (int64_t s = 0; s < l; ++s)
+          sum[i][j] = fmaf(0, to_float(column[s * p.x_row]), sum[i][j]);
+      const float input = to_float(column[l * p.x_row]);
       const float v = fmaf(ssd_skip(p, h, element), input, sum[i][j]);
       p.out[(at.first + l) * p.out_row + h * p.out_head + element] =
           from_float<T>(ssd_gated(p, at.first + l, h, element, v));
@@ -221,7 +237,8 @@ void run(CudaContext& context, const SsdScanArgs& a) {
             dim3(kPassThreads)},
            q);
   launch(device, chunked_output_kernel<T>,
-         {blocks(chunks * tiles_p, p.n_heads, n_seqs), dim3(kTileThreads), shared}, q);
+         {blocks(chunks * tiles_p, p.n_heads, n_seqs), dim3(kTileThreads), sizeof(OutputShared)},
+         q);
 }
 
 }  // namespace

@@ -46,27 +46,66 @@ __device__ __forceinline__ void make_M(Tile (&M)[kCausalTiles], const SsdDecay (
   }
 }
 
+// The right operand from a tile of x: 16 rows from `x` on, 16 columns. `usable(v)` stands for v.
+template <typename T, typename Usable>
+__device__ __forceinline__ void load_inputs(uint32_t (&b)[2][PartCount<T>::kExact][2], const T* x,
+                                            int pitch, int lane, const Usable& usable) {
+  constexpr int kExact = PartCount<T>::kExact;
+  const int g = lane / 4, i = lane % 4;
+  ADDER_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    ADDER_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      const T* at = x + (2 * i + 8 * r) * pitch + 8 * half + g;
+      uint32_t pair[kExact];
+      split_pair(usable(to_float(at[0])), usable(to_float(at[pitch])), pair);
+      ADDER_UNROLL
+      for (int part = 0; part < kExact; ++part) b[half][part][r] = pair[part];
+    }
+  }
+}
+
+// y += M x for a tile on the diagonal where x has what is not finite: 0 in M does not keep that
+// from rows before its own. From its own row on the outputs are NaN.
+template <typename T, typename Tile>
+__device__ __forceinline__ void add_spoiled_inputs(float (&y)[2][4], const Tile& M, const T* x,
+                                                   int pitch, int lane) {
+  constexpr int kExact = PartCount<T>::kExact, kDerived = PartCount<T>::kDerived;
+  uint32_t a[kDerived][4], b[2][kExact][2];
+  ADDER_UNROLL
+  for (int part = 0; part < kDerived; ++part) load_fragment(M.parts[part], lane, a[part]);
+  load_inputs(b, x, pitch, lane, [](float v) { return 0 * v == 0 ? v : 0.0f; });
+  ADDER_UNROLL
+  for (int half = 0; half < 2; ++half) {
+    multiply_parts(y[half], a, b[half]);
+    ADDER_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      const int row = e / 2 * 8 + lane / 4, column = 8 * half + lane % 4 * 2 + e % 2;
+      for (int s = 0; s <= row; ++s)
+        y[half][e] = fmaf(0, to_float(x[s * pitch + column]), y[half][e]);
+    }
+  }
+}
+
 // y += M[., column tile k] x, of 16 columns: y[row tile][column half].
 template <int k, typename T, typename Tile>
 __device__ __forceinline__ void add_inputs(float (&y)[kRowTiles][2][4],
                                            const Tile (&M)[kCausalTiles], const T* x, int pitch,
                                            int lane) {
-  constexpr int kExact = PartCount<T>::kExact, kDerived = PartCount<T>::kDerived;
-  const int g = lane / 4, i = lane % 4;
-  uint32_t b[2][kExact][2];
-  ADDER_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    ADDER_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      const T* at = x + (16 * k + 2 * i + 8 * r) * pitch + 8 * half + g;
-      uint32_t pair[kExact];
-      split_pair(to_float(at[0]), to_float(at[pitch]), pair);
-      ADDER_UNROLL
-      for (int part = 0; part < kExact; ++part) b[half][part][r] = pair[part];
-    }
-  }
+  constexpr int kDerived = PartCount<T>::kDerived;
+  uint32_t b[2][PartCount<T>::kExact][2];
+  float zero = 0;
+  load_inputs(b, x + 16 * k * pitch, pitch, lane, [&](float v) {
+    zero = fmaf(0, v, zero);
+    return v;
+  });
+  const bool finite = __all_sync(kFullMask, zero == 0);
   ADDER_UNROLL
   for (int m = k; m < kRowTiles; ++m) {
+    if (m == k && !finite) {
+      add_spoiled_inputs(y[m], M[causal_tile(m, k)], x + 16 * k * pitch, pitch, lane);
+      continue;
+    }
     uint32_t a[kDerived][4];
     ADDER_UNROLL
     for (int part = 0; part < kDerived; ++part)

@@ -8,7 +8,7 @@
 // them in flight. The state is in registers while rows go by.
 #include "backends/cuda/ssd/ssd_kernels.h"
 #include "backends/cuda/ssd/ssd_params.cuh"
-#include "backends/cuda/ssd/ssd_vectors.cuh"
+#include "backends/cuda/ssd/ssd_step.cuh"
 
 namespace adder::ADDER_CUDA_NS {
 namespace {
@@ -60,13 +60,7 @@ __global__ void __launch_bounds__(kThreads) ssd_step_kernel(StepParams<T> q) {
     const float dt = ssd_dt(p, t, h), decay = ex2(dt * A_log2e);
     for (int r = 0; r < kRowsPerThread; ++r) {
       const float x = inside[r] ? to_float(p.x[t * p.x_row + h * p.x_head + element[r]]) : 0.0f;
-      const float scaled = dt * x;
-      S[r].x = fmaf(decay, S[r].x, scaled * B.x);
-      S[r].y = fmaf(decay, S[r].y, scaled * B.y);
-      S[r].z = fmaf(decay, S[r].z, scaled * B.z);
-      S[r].w = fmaf(decay, S[r].w, scaled * B.w);
-      float y = fmaf(C.x, S[r].x, fmaf(C.y, S[r].y, fmaf(C.z, S[r].z, C.w * S[r].w)));
-      for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) y += __shfl_xor_sync(kFullMask, y, lanes);
+      const float y = ssd_advance<kLanes>(S[r], decay, dt * x, B, C);
       if (lane == 0 && inside[r])
         p.out[t * p.out_row + h * p.out_head + element[r]] =
             from_float<T>(ssd_gated(p, t, h, element[r], fmaf(skip[r], x, y)));
