@@ -15,14 +15,18 @@ class XlaEdges : public ::testing::TestWithParam<bool> {
     m.mamba2 = GetParam();
     return m;
   }
-  static std::unique_ptr<Engine> load(const ModelShape& shape, const TestTensors& tensors,
-                                      const EngineOptions& options) {
-    const std::string image = safetensors_image(tensors);
+  // One at a time.
+  std::unique_ptr<Engine> load(const ModelShape& shape, const TestTensors& tensors,
+                               const EngineOptions& options) {
+    image_ = safetensors_image(tensors);
     return std::make_unique<Engine>(
         std::make_shared<const Checkpoint>(Checkpoint::from_memory(
-            as_bytes(image), hugging_face_config(shape).dump(), "model in memory")),
+            as_bytes(image_), hugging_face_config(shape).dump(), "model in memory")),
         nullptr, options);
   }
+
+ private:
+  std::string image_;  // what the checkpoint reads
 };
 INSTANTIATE_TEST_SUITE_P(Mixer, XlaEdges, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Mamba2" : "Mamba1"; });
