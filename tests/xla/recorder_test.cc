@@ -193,16 +193,6 @@ TEST_F(XlaRecorder, RefusesWhatItCannotHold) {
   Tensor outside = inside;
   outside.offset = 4;
   EXPECT_THROW(values(outside), Error);
-  Buffer owner;
-  std::vector<std::byte> blocks(34);
-  try {
-    backend_.import_weight(Tensor(blocks.data(), DType::kQ8_0, {1, 32}), WeightUse::kMatmul,
-                           &owner);
-    ADD_FAILURE() << "took a block format";
-  } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::kUnsupported);
-    EXPECT_NE(std::string(e.what()).find("Q8_0"), std::string::npos) << e.what();
-  }
 }
 
 // Shorter and shorter prompts write over the front of what longer ones left.
