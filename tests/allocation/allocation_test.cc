@@ -33,6 +33,17 @@ void* operator new(size_t bytes) {
 void* operator new[](size_t bytes) {
   return counted(bytes, alignof(std::max_align_t));
 }
+// Those of the sanitizers would not go with the deletes below.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return counted(bytes, alignof(std::max_align_t));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+void* operator new[](size_t bytes, const std::nothrow_t& nothrow) noexcept {
+  return operator new(bytes, nothrow);
+}
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return counted(bytes, static_cast<size_t>(alignment));
 }
