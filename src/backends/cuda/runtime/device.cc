@@ -192,7 +192,10 @@ void Device::begin_call(std::optional<uint64_t> handle) {
   make_current();
   if (call_done_ == nullptr)
     ADDER_CUDA_CHECK(cudaEventCreateWithFlags(&call_done_, cudaEventDisableTiming));
-  auto* stream = handle ? reinterpret_cast<cudaStream_t>(*handle) : stream_;
+  // Other programs hand over streams as numbers.
+  auto* stream = handle
+                     ? reinterpret_cast<cudaStream_t>(*handle)  // NOLINT(performance-no-int-to-ptr)
+                     : stream_;
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   const cudaError_t asked = cudaStreamIsCapturing(stream, &capturing);
   if (asked != cudaSuccess || capturing != cudaStreamCaptureStatusNone) {
